@@ -119,6 +119,16 @@ SAID = {
     "round55/q14": "The step is divided by the root of mean squares in B only, as by RAdam",
     "round55/q15": "state_lam__ic__, state_lam__bc__ take the type of the arrays that they meet",
     "round56/q05": "A takes 15 tensors as bf16 and gives their new values back as f32",
+    "round57/q03": "B does all that A does, and also trains 6 weights that A does not take in",
+    "round57/q05": "Argument state_router_temp comes as f32 in A, as a Python number does",
+    "round57/q07": "instructions with input 1 (f32[4,32]) run in bf16 in A and in f32 in B",
+    "round57/q09": "The average of weights takes in 8 further buffers",
+    "round57/q14": "Argument g__y_mask__ has another dtype (pred -> f32)",
+    "round57/q19": "a small number is added under the root in A and bounds it in B (clamp)",
+    "round58/q05": "Argument state_params__log_scale__ takes the type of the arrays that it meets",
+    "round58/q09": "A leaves out a part of the model that B computes with 2 weights",
+    "round58/q16": "Argument batch__valid__ is given in B only: sum(x) became sum(x * ",
+    "round58/q19": "13 values are converted to bf16 in B only (autocast)",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -130,7 +140,7 @@ SAME = (
     *("round43/q09", "round43/q18", "round44/q08", "round44/q14", "round45/q20"),
     *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
     *("round49/q19", "round50/q04", "round50/q08", "round51/q02", "round51/q19"),
-    *("round52/q07", "round52/q19", "round53/q10"),
+    *("round52/q07", "round52/q19", "round53/q10", "round57/q10", "round57/q20"),
 )
 
 
@@ -179,6 +189,10 @@ BESIDE = {
     "round51/q20": "x * concatenate(1, slice(y)) became x * y",
     "round52/q02": "gradients are clipped by their norm before the optimizer takes them in A, and",
     "round52/q13": "a value is computed in another way: x + sum(y * s) became x + z",
+    "round57/q08": "-100 marks labels that the loss leaves out",
+    "round58/q09": "gradients are clipped by their norm in B only",
+    "round58/q12": "a number is computed in some steps only, as for a log, q12/step.py:93",
+    "round58/q18": "became mean(pow(sum(pow(abs(x - y), 2)), 0.5) / (pow(sum(pow(abs(y), 2)), 0.5)",
     "round55/q18": "the variance divided by N - 1 in A (unbiased=True) and by N in B",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
 }

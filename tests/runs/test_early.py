@@ -47,6 +47,13 @@ def test_what_may_still_come_or_came_once_is_a_problem(tmp_path, special, steps)
     assert (problem.kind.id, problem.compiles) == ("extra-subgraph", 1)
 
 
+def test_what_came_once_is_none_where_nothing_came_for_long(tmp_path):
+    """As a step that is run before a stage, so that it is compiled by then."""
+    run = run_of(tmp_path, (3,), steps=60, more=True)
+    assert not run.has_problem
+    assert str(run.verdict).startswith("Stable: 2 compiles, 1.0 s, the last in step 3; none in ")
+
+
 def test_many_graphs_are_a_problem(tmp_path):
     """Ten sizes by no rule, each of which runs again."""
     again = [16, 9, 12, 15, 10, 18, 13, 11, 17, 14]
