@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from written_runs import write
 from written_steps import step, window
 
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.run.records import EARLIER_COMPILES
+from xlagraph.runs.by_design.early import _Early
 
 AT_RANDOM = (3, 7, 12, 15, 20, 22, 28)
 
@@ -257,3 +260,53 @@ def test_a_read_behind_steps_over_batches_of_several_lengths_cuts_none(tmp_path)
     epoch = [(20, window(k)) for k in (0, 9, 5) * 4] + [(30, ACTS, "value")]
     run = write(tmp_path, epoch + epoch)
     assert not any(group.kind.id == "early-execution" for group in run.groups)
+
+
+def cut(kept):
+    """Weights of which Python keeps so many."""
+    a, o = "f32[8]{0}", f"f32[{kept}]{{0}}"
+    return (
+        f"HloModule cut\n\nENTRY %main (p: {a}) -> {o} {{\n"
+        f"  %p = {a} parameter(0)\n"
+        f"  %a = {a} abs({a} %p)\n"
+        f"  ROOT %s = {o} slice({a} %a), slice={{[0:{kept}]}}\n}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cuts", "steps", "is_problem"),
+    [
+        ({3: 7, 9: 6, 15: 5}, 70, False),
+        ({3: 7, 9: 6, 15: 5}, 40, True),
+        ({3: 7, 9: 6, 15: 5, 21: 4}, 90, True),
+    ],
+    ids=["few, and long ago", "not long ago", "many"],
+)
+def test_events_at_a_place_of_their_own_are_none_where_they_ran_once_each(
+    tmp_path, cuts, steps, is_problem
+):
+    """As weights that are pruned at a few steps, to another number at each."""
+
+    def syncs(k):
+        return [(20, step()), *([(33, cut(cuts[k]))] if k in cuts else [])]
+
+    run = write(tmp_path, [one for k in range(steps) for one in syncs(k)])
+    assert run.has_problem == is_problem
+
+
+@pytest.mark.parametrize(
+    ("before", "own", "kinds", "is_left_out"),
+    [
+        (100, 80, (), True),
+        (100, 40, (), True),
+        (100, 80, (INPUT_SHAPE,), True),
+        (100, 40, (INPUT_SHAPE,), False),
+        (60, 100, (), False),
+    ],
+    ids=["an update", "all of a backward pass", "of a short batch", "evaluation", "micro-batch"],
+)
+def test_an_update_is_left_out_by_what_is_part_of_a_step(before, own, kinds, is_left_out):
+    nodes = [SimpleNamespace(instructions=number) for number in (before, own)]
+    outcome = SimpleNamespace(causes=[SimpleNamespace(kind=kind, short="") for kind in kinds])
+    early = _Early(nodes, (), (), None, None, has_all_sizes=True)
+    assert early._skips(1, 0, outcome) == is_left_out

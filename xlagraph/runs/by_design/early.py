@@ -118,8 +118,8 @@ def with_early(
     few = MORE if lasted >= max(SIZES_LASTING, MUCH_LONGER * (stable or 0)) else FEW
     outcomes = [comparisons[k].outcome for k in open_graphs]
     of_sizes = any(one is not None and _has_size(one) for one in outcomes)
-    is_settled = _is_settled(came, history, stable, of_sizes=of_sizes)
-    is_settled = is_settled and len(open_graphs) <= few
+    is_few = len(open_graphs) <= few
+    is_settled = is_few and _is_settled(came, history, stable, of_sizes=of_sizes)
     if not is_settled or _grows(nodes, history.turns):
         return found
     early = _Early(nodes, graphs, comparisons, design, history.turns, lasted >= SIZES_LASTING)
@@ -164,8 +164,8 @@ def _is_settled(number: int, history: History, stable: int | None, *, of_sizes: 
     if stable is None:
         return False
     until, since = stable - history.first_step, history.steps - 1 - stable
-    is_half = not of_sizes and 2 * (since + 1) >= history.steps - history.first_step
-    is_long = is_half or since >= until or number * since >= PACE * until
+    least = until if of_sizes else until - 1  # with the step that compiled last: half
+    is_long = since >= least or number * since >= PACE * until
     return not history.began_late and since >= LASTING and is_long
 
 
@@ -234,7 +234,8 @@ class _Early:
         if outcome is None or other is None or outcome.same or not self._is_of_set(number, outcome):
             return Meant.NOT
         causes = [one for one in outcome.causes if not self._comes_of_input(one, outcome, number)]
-        causes = [c for c in causes if c.kind is not SKIPPED_UPDATE or self._skips(number, other)]
+        if not self._skips(number, other, outcome):
+            causes = [one for one in causes if one.kind is not SKIPPED_UPDATE]
         if any(one.kind in NEVER_MEANT for one in causes):
             return Meant.NOT
         if number in self._once and self._is_event(number):
@@ -247,16 +248,18 @@ class _Early:
         values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
         return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
 
-    def _skips(self, number: int, other: int) -> bool:
-        """Whether a graph leaves out the update of the one before, though it has its gradients.
+    def _skips(self, number: int, other: int, outcome: Outcome) -> bool:
+        """Whether a graph leaves out an update that belongs to it, if one at all is left out.
 
-        One that has what a micro-batch has not leaves out none, nor does a forward pass alone.
+        One that has what a micro-batch has not leaves out none, nor does the forward pass of a
+        batch of another size, as an evaluation has it.
         """
         own, before = self.nodes[number].instructions, self.nodes[other].instructions
-        return FORWARD * before < own <= before
+        is_evaluation = own <= FORWARD * before and _has_size(outcome)
+        return own <= before and not is_evaluation
 
     def _is_event(self, number: int) -> bool:
-        """Whether all that ran at the place of a graph, no step of the training, ran once each.
+        """Whether all that ran at the place of a graph ran once each.
 
         As weights that are cut at a few steps, in which Python decides how many.
         """
@@ -268,16 +271,13 @@ class _Early:
     def _flips(self) -> set[tuple[str, str]]:
         """The functions that take one of two branches, of which both ran often."""
         found = set[tuple[str, str]]()
-        for node, (number, outcome) in zip(self.nodes, self._compared, strict=True):
+        for node, compared in zip(self.nodes, self.comparisons, strict=True):
+            number, outcome = compared.number, compared.outcome
             causes = outcome.causes if outcome and outcome.proved else ()
             hits = min(node.hits, self.nodes[number].hits) if number is not None else 0
             if causes and causes[0].kind.is_piece and hits >= OFTEN:
                 found |= {scope for one in causes if (scope := _scope(one))}
         return found
-
-    @property
-    def _compared(self) -> list[tuple[int | None, Outcome | None]]:
-        return [(one.number, one.outcome) for one in self.comparisons]
 
     def _comes_of_input(self, cause: Cause, outcome: Outcome, number: int) -> bool:
         """Whether a value is an input of one whole step and computed in the other: none was read.
@@ -352,8 +352,7 @@ class _Early:
 
 
 def _scope(cause: Cause) -> tuple[str, str] | None:
-    line = cause.place.line
-    return line and (line.file, line.function)
+    return cause.place.line and cause.place.line.scope
 
 
 def _may_be_meant(causes: Sequence[Cause], outcome: Outcome) -> bool:
