@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message, Part, SourceLine
 
-PLACE = re.compile(r" at |;")
+_PLACE = re.compile(r" at |;")
 """What a title's place, or what comes of it, begins with."""
 MAX_LOOKED = 1000
 """Instructions of a cause that are looked at for the stack around its line."""
@@ -124,7 +124,7 @@ def _command(variable: str, argv: tuple[str, ...]) -> Message:
 def before_place(title: Message) -> Iterator[Part]:
     """The parts of a title before where that is, and what else comes of it."""
     for part in title.parts:
-        own = PLACE.split(part)[0] if isinstance(part, str) else part
+        own = _PLACE.split(part)[0] if isinstance(part, str) else part
         yield own
         if own != part:
             return

@@ -211,10 +211,8 @@ def _is_beside(diff: Diff, first: Cause, cause: Cause) -> bool:
     """
     counts = cause.share >= MIN_BESIDE or _is_named(diff, first, cause)
     is_told = _is_average(cause) or (cause.proved and counts)
-    is_own = (cause.kind in OWN_EDITS or _is_along(cause) or _is_logged(cause)) and _is_apart(
-        first, cause
-    )
-    return is_told and is_own and not follows(diff, cause)
+    is_own = cause.kind in OWN_EDITS or _is_along(cause) or _is_logged(cause)
+    return is_told and is_own and _is_apart(first, cause) and not follows(diff, cause)
 
 
 def _is_average(cause: Cause) -> bool:

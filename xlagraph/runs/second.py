@@ -80,8 +80,7 @@ def goes_with_size(cause: Cause, others: Iterable[Cause]) -> bool:
 
 
 def _scope(cause: Cause) -> tuple[str, str] | None:
-    line = cause.place.line
-    return line and (line.file, line.function)
+    return cause.place.line and cause.place.line.scope
 
 
 def _is_elsewhere(other: Cause, first: Key) -> bool:

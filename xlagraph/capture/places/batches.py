@@ -80,11 +80,10 @@ def cut(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:
     A number that both bounds have moves the slice, and leaves its length. What is written to a
     slice fills a part of something longer.
     """
-    read = [one for one in ast.walk(function) if isinstance(one, ast.Subscript)]
-    read = [one for one in read if isinstance(one.ctx, ast.Load)]
     lengths = {
         name
-        for subscript in read
+        for subscript in ast.walk(function)
+        if isinstance(subscript, ast.Subscript) and isinstance(subscript.ctx, ast.Load)
         for one in ast.walk(subscript.slice)
         if isinstance(one, ast.Slice) and one.upper
         for name in _names(one.upper) ^ (_names(one.lower) if one.lower else frozenset())

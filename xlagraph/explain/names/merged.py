@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from xlagraph.facts.shapes.products import values
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause, Evidence
     from xlagraph.diff import Diff
+    from xlagraph.message import Part
 
 EXACT = 1e-5
 """How far the quotient of two numbers may be from the number of elements, as texts round them."""
@@ -69,6 +71,11 @@ def is_order(diff: Diff, cause: Cause) -> bool:
     is_swap = all(module.opcodes[i] in SWAPPED for module, i in pairs)
     is_one = cause.kind is REORDERED_SUM or (cause.kind is REORDERED_OPERANDS and is_swap)
     return is_one and cause.proved
+
+
+def formula_of(cause: Cause) -> Iterator[Part]:
+    """The short words of a cause from the first formula on."""
+    return dropwhile(lambda part: not isinstance(part, Code), cause.short.parts)
 
 
 def has_code(cause: Cause) -> bool:

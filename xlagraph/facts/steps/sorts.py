@@ -57,9 +57,10 @@ class _Step:
     """What tells of one graph what it is to a training."""
 
     side: Side
-    module: Module
+    trained: list[int]
+    """The weights that it gives new values of."""
     weights: Counter[str]
-    """The shapes of the weights that it gives new values of."""
+    """The shapes of these."""
     outputs: Counter[str]
     inputs: Counter[str]
     products: int
@@ -86,8 +87,7 @@ def _trains_more(diff: Diff, steps: tuple[_Step, _Step]) -> Sort | None:
         (steps, diff.differing_in_a, {*diff.added}),
         (steps[::-1], diff.differing_in_b, {*diff.removed}),
     ):
-        module = more.module
-        weights = [p for p in renewed(module) if p in lone and is_weight(module, p)]
+        weights = [p for p in more.trained if p in lone]
         if changed or not less.weights or len(weights) < MIN_WEIGHTS:
             continue
         new = count(len(weights), "weight")
@@ -145,7 +145,7 @@ def _step(side: Side, module: Module) -> _Step:
     products = sum(1 for i, opcode in enumerate(module.opcodes) if opcode in HEAVY and is_live[i])
     return _Step(
         side,
-        module,
+        weights,
         _shapes(module, weights),
         _shapes(module, given),
         _shapes(module, inputs),

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.editor import is_input
-from xlagraph.cause.slices import exclusive_slice
-from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.scalars import SPREADS, is_number, through
 
 if TYPE_CHECKING:
@@ -34,30 +31,6 @@ def blended(module: Module, parameter: int, value: int, weights: Collection[int]
     is_mixed = bool(others) and len(others) < len(terms) and len({*others}) == 1
     mine = [is_scaled for i, is_scaled in terms if i == parameter]
     return others[0] if is_mixed and others[0] in weights and any(mine) else None
-
-
-def averages_of(module: Module) -> dict[tuple[int, int], int]:
-    """Inputs with the outputs that are their means with new values of other inputs: to these."""
-    new = renewed(module)
-    values = module.outputs
-    olds = {values[k]: q for q, places in new.items() for k in places}
-    found = {}
-    for p, positions in sorted(new.items()):
-        weights = {value for value, q in olds.items() if q != p}
-        if len(positions) != 1 or module.shapes[p].partition("{")[0].endswith("[]"):
-            continue
-        (k,) = positions
-        weight = blended(module, p, values[k], weights - {values[k]})
-        if weight is not None and _is_kept_apart(module, p, k):
-            found[p, k] = olds[weight]
-    return found
-
-
-def _is_kept_apart(module: Module, parameter: int, position: int) -> bool:
-    """Whether all that a tensor is taken in for is its own new value."""
-    alone = exclusive_slice(module, {position})
-    root = module.entry_computation.root
-    return is_input(module, parameter) and alone.issuperset(set(module.users[parameter]) - {root})
 
 
 def _terms(module: Module, value: int, ends: Collection[int]) -> list[tuple[int, bool]]:

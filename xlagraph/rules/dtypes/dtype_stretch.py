@@ -216,7 +216,7 @@ def _finding(case: Case, found: _Stretch) -> Finding:
 
     return Finding(
         kind=DTYPE,
-        title=say(title if found.family is _FLOAT else words.short, at(lines)),
+        title=say((found.family is _ANY and words.short) or title, at(lines)),
         short=words.short,
         fix=words.fix,
         short_fix=words.short_fix,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
-from xlagraph.facts.training.blends import averages_of
+from xlagraph.facts.training.blends import blended
 from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.formulas import is_weight
 from xlagraph.message import count, join, say
@@ -18,9 +19,10 @@ from xlagraph.rules.training.newly_updated import BLENDED
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping
 
     from xlagraph.cause.case import Case, SideView
+    from xlagraph.graph import Module
 
 WIDER = "The average of weights"
 WIDER_FIX = say(
@@ -40,36 +42,60 @@ def find(case: Case) -> list[Finding]:
     found = []
     for less, more in case.both_ways:
         new = renewed(less.module)
-        averages = [
-            (p, k)
-            for p, k in averages_of(more.module)
+        averages = {
+            (p, k): weight
+            for (p, k), weight in _averages(more.module).items()
             if k not in more.dropped and more.partners[p] not in new
-        ]
-        if averages and averages_of(less.module):
-            averages = [(p, k) for p, k in averages if _is_own(case, more, p, k)]
+        }
+        is_wider = bool(averages and _averages(less.module))
+        if is_wider:
+            averages = {one: w for one, w in averages.items() if _is_own(case, more, *one)}
         if averages:
-            found.append(_finding(more, less, averages))
+            words = _wider(more, averages) if is_wider else BLENDED
+            found.append(_finding(more, less, averages, words))
     return found
+
+
+def _averages(module: Module) -> dict[tuple[int, int], int]:
+    """Inputs with the outputs that are their means with new values of other inputs: to these."""
+    new = renewed(module)
+    values = module.outputs
+    olds = {values[k]: q for q, places in new.items() for k in places}
+    found = {}
+    for p, positions in sorted(new.items()):
+        weights = {value for value, q in olds.items() if q != p}
+        if len(positions) != 1 or module.shapes[p].partition("{")[0].endswith("[]"):
+            continue
+        (k,) = positions
+        weight = blended(module, p, values[k], weights - {values[k]})
+        if weight is not None and _is_kept_apart(module, p, k):
+            found[p, k] = olds[weight]
+    return found
+
+
+def _is_kept_apart(module: Module, parameter: int, position: int) -> bool:
+    """Whether all that a tensor is taken in for is its own new value."""
+    alone = exclusive_slice(module, {position})
+    root = module.entry_computation.root
+    return is_input(module, parameter) and alone.issuperset(set(module.users[parameter]) - {root})
 
 
 def _is_own(case: Case, more: SideView, parameter: int, position: int) -> bool:
     return more.partners[parameter] < 0 and position in case.unpaired_outputs(more, replaced=True)
 
 
-def _words(more: SideView, less: SideView, averages: Sequence[tuple[int, int]]) -> Words:
-    """What is said of averages that one side alone keeps, and of some more beside others."""
-    if not averages_of(less.module):
-        return BLENDED
-    module = more.module
-    every = averages_of(module)
-    are_buffers = not any(is_weight(module, every[one]) for one in averages)
+def _wider(more: SideView, averages: Mapping[tuple[int, int], int]) -> Words:
+    """What is said of averages that one side keeps beside those that both do."""
+    are_buffers = not any(is_weight(more.module, weight) for weight in averages.values())
     number = count(len(averages), "further buffer" if are_buffers else "further tensor")
     kept = " (running statistics, as of a norm)" if are_buffers else ""
     short = say(WIDER, f" takes in {number}{kept} in ", more.side)
     return Words(WIDER_FIX, short, WIDER_SHORT_FIX)
 
 
-def _finding(more: SideView, less: SideView, averages: Sequence[tuple[int, int]]) -> Finding:
+def _finding(
+    more: SideView, less: SideView, averages: Collection[tuple[int, int]], words: Words
+) -> Finding:
     module, side = more.module, more.side
     dropped = frozenset(k for _, k in averages)
     inputs = [p for p, _ in averages]
@@ -81,7 +107,6 @@ def _finding(more: SideView, less: SideView, averages: Sequence[tuple[int, int]]
     dropped_a, dropped_b = more.ab(dropped, frozenset[int]())
     cited_a, cited_b = more.ab(tuple(inputs), ())
     number = count(len(averages), "tensor")
-    words = _words(more, less, averages)
     return Finding(
         kind=NEWLY_UPDATED,
         title=say(

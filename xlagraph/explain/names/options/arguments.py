@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
+from xlagraph.explain.names.merged import formula_of
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import EMPTY, A, B, Code, join, say
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+    from xlagraph.message import Side
 
 ARGUMENT = "Argument"
 MAX_NAMED = 2
@@ -34,19 +36,15 @@ def with_argument(diff: Diff, cause: Cause) -> Cause:
     """The cause of arguments that one side alone takes in, by name, before what it computes."""
     if cause.kind is not ADDED_INPUT or not is_jitted(diff.a):
         return cause
-    for side, module, own in (
-        (A, diff.a, cause.a.intersection(diff.removed)),
-        (B, diff.b, cause.b.intersection(diff.added)),
-    ):
+    for side, module, own in _lone(diff, cause):
         inputs = [i for i in module.entry_computation.parameters if i in own]
         names = [Code(name) for i in inputs if (name := argument_name(module, i))]
         if names:
-            formula = dropwhile(lambda part: not isinstance(part, Code), cause.short.parts)
             told = say(
                 ARGUMENT if len(names) == 1 else f"{ARGUMENT}s", " ", join(names, MAX_NAMED),
                 " is given in " if len(names) == 1 else " are given in ", side, " only",
             )  # fmt: skip
-            more = say(": ", *formula) if " became " in str(cause.short) else say()
+            more = say(": ", *formula_of(cause)) if " became " in str(cause.short) else say()
             return replace(cause, short=say(told, more), fix=FIX, short_fix=SHORT_FIX)
     return cause
 
@@ -68,11 +66,8 @@ def with_added(diff: Diff, cause: Cause) -> Cause:
 
     And with what it computes with them.
     """
-    sides = (
-        (A, diff.a, cause.a.intersection(diff.removed), diff.b),
-        (B, diff.b, cause.b.intersection(diff.added), diff.a),
-    )
-    side, module, own, other = max(sides, key=lambda one: len(one[2]))
+    side, module, own = max(_lone(diff, cause), key=lambda one: len(one[2]))
+    other = diff.b if side is A else diff.a
     inputs = [
         f"{argument_name(module, i) or f'input {module.payloads[i]}'} ({short_shape(module, i)})"
         for i in sorted(own)
@@ -84,3 +79,11 @@ def with_added(diff: Diff, cause: Cause) -> Cause:
     does = opcodes_in_words(module, computed, other)
     told = say(side, " also takes in ", join(inputs, MAX_NAMED), ", and computes ", does)
     return replace(cause, short=told, short_fix=JITTED_FIX if is_jitted(module) else EMPTY)
+
+
+def _lone(diff: Diff, cause: Cause) -> tuple[tuple[Side, Module, frozenset[int]], ...]:
+    """What of a cause each side has alone."""
+    return (
+        (A, diff.a, cause.a.intersection(diff.removed)),
+        (B, diff.b, cause.b.intersection(diff.added)),
+    )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import dropwhile
 from typing import TYPE_CHECKING
 
-from xlagraph.message import EMPTY, A, B, Code, say
+from xlagraph.explain.names.merged import formula_of
+from xlagraph.message import EMPTY, A, B, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
@@ -44,5 +44,4 @@ def with_variance(_: Diff, cause: Cause) -> Cause:
         told = (*told, bound, " (clamp)")
     is_one = " became " not in in_b
     fix = (BOTH_FIX if any(bounded) else FIX) if is_one else EMPTY
-    formula = dropwhile(lambda part: not isinstance(part, Code), cause.short.parts)
-    return replace(cause, short=say(WHAT, *formula, *told), short_fix=fix)
+    return replace(cause, short=say(WHAT, *formula_of(cause), *told), short_fix=fix)

@@ -78,7 +78,8 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     others = [cause for cause in causes if cause not in own]
     claimed_a = _claimed(cause.a for cause in own) - _claimed(cause.a for cause in others)
     claimed_b = _claimed(cause.b for cause in own) - _claimed(cause.b for cause in others)
-    before = _changed_before(diff, own[0], a, b)
+    behind = affected(diff.a, _parts(a), ()), affected(diff.b, _parts(b), ())
+    before = _changed_before(diff, own[0], behind)
     beside = bool(before) or any(cause.proved for cause in others)
     is_all = _is_all(diff.a, a, claimed_a.intersection(diff.removed), beside=beside) and _is_all(
         diff.b, b, claimed_b.intersection(diff.added), beside=beside
@@ -89,30 +90,23 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     short, fix, short_fix = told
     words = {"title": short, "short": short, "fix": fix, "short_fix": short_fix}
     found = merged(causes, own[0], own, kind=OPTIMIZER_OPTION, **words)
-    edit = _edit_before(diff, own[0], before, (a, b))
+    edit = _edit_before(diff, own[0], before, behind)
     return found if edit is None else [*found, edit]
 
 
 def _changed_before(
-    diff: Diff, cause: Cause, a: dict[int, Decay], b: dict[int, Decay]
+    diff: Diff, cause: Cause, behind: tuple[set[int], set[int]]
 ) -> list[tuple[int, int]]:
     """What a piece with decay has otherwise before any gradient decays: another edit.
 
     A piece is told as a whole where what it gives out stands in one net of gradients.
+
+    `behind`: what follows from the decay, in A and in B.
     """
-    behind_a, behind_b = _behind(diff, (a, b))
     return [
         (x, y)
         for x, y, _ in diff.changes
-        if x in cause.a and y in cause.b and x not in behind_a and y not in behind_b
-    ]
-
-
-def _behind(diff: Diff, found: tuple[dict[int, Decay], dict[int, Decay]]) -> list[set[int]]:
-    """What follows from the decay, in A and in B."""
-    return [
-        {*affected(module, _parts(own), ())}
-        for module, own in zip((diff.a, diff.b), found, strict=True)
+        if x in cause.a and y in cause.b and x not in behind[0] and y not in behind[1]
     ]
 
 
@@ -120,12 +114,11 @@ def _edit_before(
     diff: Diff,
     cause: Cause,
     changed: Sequence[tuple[int, int]],
-    found: tuple[dict[int, Decay], dict[int, Decay]],
+    behind: tuple[set[int], set[int]],
 ) -> Cause | None:
     """That other edit, by a formula or else by the first option that it changes; None without."""
     if not changed:
         return None
-    behind = _behind(diff, found)
     own = cause.a - behind[0], cause.b - behind[1]
     least = frozenset(x for x, _ in changed), frozenset(y for _, y in changed)
     formula = formulas(diff, *least) or formulas_of_a_result(diff, *own, OF_A_LOSS)
