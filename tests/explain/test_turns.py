@@ -107,3 +107,36 @@ def test_turns_of_several_loops_are_told_without_lines() -> None:
 def test_a_layer_with_a_weight_of_its_own_is_no_turn() -> None:
     found = told(tasks(5, 6), tasks(6, 6, extra="own"))
     assert not any("turns" in one for one in found)
+
+
+def forecast(turns: int, *, products: int = 4) -> str:
+    """A model of some products that is applied to its own result, without lines."""
+    body, value = [], "x"
+    for turn in range(turns):
+        for k in range(products):
+            at = f"{turn}_{k}"
+            body.append(f"d{at} = f32[4,4] dot({value}, w{k}), {AXES}")
+            body.append(f"t{at} = f32[4,4] tanh(d{at})")
+            value = f"t{at}"
+    inputs = [f"w{k} = f32[4,4] parameter({k + 1})" for k in range(products)]
+    text = "\n  ".join([*inputs, *body])
+    last = f"ROOT r = f32[4,4] exponential({value})"
+    return f"HloModule m\n\nENTRY main {{\n  x = f32[4,4] parameter(0)\n  {text}\n  {last}\n}}\n"
+
+
+def test_a_model_that_runs_once_more_is_told_by_its_products() -> None:
+    (said,) = told(forecast(1), forecast(2))
+    assert (
+        said == "The model, or a part of it, runs once more in B, with dot and 3 more instructions"
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (forecast(1, products=2), forecast(2, products=2)),  # one function's few products
+        (forecast(1, products=4), forecast(1, products=8)),  # with weights of their own
+    ],
+)
+def test_few_products_and_others_weights_are_no_model_once_more(a: str, b: str) -> None:
+    assert not any("once more" in one for one in told(a, b))

@@ -130,6 +130,11 @@ SAID = {
     "round58/q16": "Argument batch__valid__ is given in B only: sum(x) became sum(x * ",
     "round58/q19": "13 values are converted to bf16 in B only (autocast)",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
+    "round59/q02": "The span that is assigned to changes from step to step",
+    "round59/q05": "A takes 13 tensors as bf16 and gives their new values back as f32",
+    "round59/q08": "A value is computed in another way: slice(x) became sum(x * y) / sum(y)",
+    "round59/q09": "2 values are converted to bf16 in B only (autocast), for dot",
+    "round59/q16": "The model, or a part of it, runs once more in B, with convolution",
 }
 SAME = (
     *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
@@ -193,6 +198,7 @@ BESIDE = {
     "round58/q09": "gradients are clipped by their norm in B only",
     "round58/q12": "a number is computed in some steps only, as for a log, q12/step.py:93",
     "round58/q18": "became mean(pow(sum(pow(abs(x - y), 2)), 0.5) / (pow(sum(pow(abs(y), 2)), 0.5)",
+    "round59/q19": "a sum is divided by the number of its values (mean) in B, and by another one",
     "round55/q18": "the variance divided by N - 1 in A (unbiased=True) and by N in B",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
 }

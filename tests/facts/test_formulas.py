@@ -7,6 +7,7 @@ import pytest
 from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
 from xlagraph.facts.values.formulas import Formulas, formulas, is_of_derivative
+from xlagraph.facts.values.notation import unsquared
 from xlagraph.hlo import read_module
 
 
@@ -163,3 +164,19 @@ def test_a_long_factor_that_is_multiplied_by_itself_is_squared() -> None:
     error = ("d = f32[8,10] sine(y)", "e = f32[8,10] subtract(d, z)")
     squared = (*error, "q = f32[8,10] multiply(e, e)", total, "r = f32[] tanh(s)")
     assert both(plain, squared) == ("sum(tanh(x))", "sum((sin(x) - y)**2)")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "roots"),
+    [
+        ("slice(x) * slice(x)", "(sum(x * y) / sum(y))**2", ("slice(x)", "sum(x * y) / sum(y)")),
+        ("x * x", "y**2", ("x", "y")),
+        ("(x + y) * (x + y)", "f(x)(y)**2", None),
+        ("x * x", "y * z", None),
+        ("f(x) + f(y) * f(x) + f(y)", "y**2", None),
+        ("x + y**2", "y**2", None),
+        ("(x)(y)**2", "y**2", None),
+    ],
+)
+def test_two_squares_are_told_by_what_is_squared(one, other, roots):
+    assert unsquared(one, other) == (roots or (one, other))

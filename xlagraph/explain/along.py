@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.canon.labels import bare_shape
+from xlagraph.canon.labels import bare_shape, clean
 from xlagraph.cause.kinds import Section
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import knows_lines
-from xlagraph.explain.names.merged import BRANCHES, is_order
+from xlagraph.explain.names.merged import BRANCHES, is_order, pairs_of
 from xlagraph.explain.names.ordered import BACKWARD, has_more_terms, is_pick, joins_more
 from xlagraph.explain.names.turns import TURNS
 from xlagraph.facts.program.arguments import is_jitted
@@ -18,6 +18,7 @@ from xlagraph.facts.program.versions import are_versions, nothing_tells
 from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
+from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.live_tensors import COPIED, LIVE_TENSOR, LOGGED
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
     from xlagraph.message import Side
 
 MAX_APART = 3
@@ -91,6 +93,8 @@ def comes_along(
         return True
     if any(_is_of_pick(diff, other, cause) for other in causes if other is not cause):
         return True
+    if cause.kind is SHARED_SCALAR and any(one.kind is DTYPE and one.proved for one in causes):
+        return takes_numbers_alone(diff, cause)
     return _is_order_of_outputs(diff, first, cause, contexts) or _is_kept_along(diff, cause, causes)
 
 
@@ -125,17 +129,46 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
         return True
     if short.startswith(WIDER) and told == str(COPIED.short):
         return True
-    if first.kind is DTYPE and cause.kind in (DTYPE, SHARED_SCALAR):
-        return takes_numbers_alone(diff, cause)
     if short.startswith(CACHE) and cause.kind is OTHER_OPERAND:
         return _uses(diff, cause, first)
     if cause.kind is LAYOUT and (cause.place.is_near or not cause.place.line):
         return True
-    if first.kind is DTYPE and cause.kind in BRANCHES and cause.place.is_near:
+    if first.kind is INPUT_SHAPE and cause.kind is ATTRIBUTE:
+        return _has_other_axes(diff, cause)
+    is_of_type = first.kind is DTYPE and _comes_of_a_type(diff, first, cause)
+    return is_of_type or _comes_of_tensors(diff, first, cause)
+
+
+def _comes_of_a_type(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """The same of what another type leads to."""
+    if cause.kind in (DTYPE, SHARED_SCALAR):
+        return takes_numbers_alone(diff, cause)
+    if cause.kind not in BRANCHES:
+        return False
+    if _only_converts(diff, cause):
+        return True
+    if cause.place.is_near:
         return first.share >= NEARLY and _is_turned(cause)
-    is_all = first.kind is DTYPE and first.share >= ALL
-    is_there = is_all and cause.kind in BRANCHES and cause.place.line == first.place.line
-    return is_there or _comes_of_tensors(diff, first, cause)
+    return first.share >= ALL and cause.place.line == first.place.line
+
+
+def _has_other_axes(diff: Diff, cause: Cause) -> bool:
+    """Whether what has other attributes takes in, or gives, values of more axes on one side."""
+    pairs = [*pairs_of(diff, cause)]
+    return bool(pairs) and all(_axes(diff.a, x) != _axes(diff.b, y) for x, y in pairs)
+
+
+def _axes(module: Module, i: int) -> list[int]:
+    """How many axes a value has, and what it is computed from."""
+    values = (i, *module.operands[i])
+    return [len(read_shape(clean(module.shapes[one])).dimensions) for one in values]
+
+
+def _only_converts(diff: Diff, cause: Cause) -> bool:
+    """Whether all that one side alone computes for a cause gives values another type."""
+    alone = cause.a.intersection(diff.removed), cause.b.intersection(diff.added)
+    opcodes = {m.opcodes[i] for m, own in zip((diff.a, diff.b), alone, strict=True) for i in own}
+    return opcodes == {"convert"}
 
 
 def _is_turned(cause: Cause) -> bool:

@@ -12,6 +12,7 @@ from xlagraph.explain.names.merged import BRANCHES, has_code, is_order
 from xlagraph.explain.names.mixed import MIXED
 from xlagraph.explain.names.options.became import COMPARED
 from xlagraph.explain.names.ordered import follows
+from xlagraph.explain.names.training.means import DIVISOR
 from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import TOLD_BY
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
@@ -231,7 +232,7 @@ def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     is_formula = first.kind in OWN_EDITS and cause.kind in BRANCHES and not cause.place.is_near
     is_formula = is_formula and has_code(cause)
     is_number = is_number or _stands_alone(diff, first, cause)
-    is_number = is_number or str(cause.in_short).startswith((COMPARED, MIXED))
+    is_number = is_number or str(cause.in_short).startswith((COMPARED, DIVISOR, MIXED))
     is_number = is_number or _is_logged(cause)
     is_number = is_number or _is_along(cause)
     return is_number or is_formula or is_layer(cause) or cause.kind in NAMED

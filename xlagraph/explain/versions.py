@@ -59,7 +59,7 @@ from xlagraph.explain.names.training.decay import with_decay
 from xlagraph.explain.names.training.detached import cut_with, used_at, with_detached
 from xlagraph.explain.names.training.estimators import with_estimator
 from xlagraph.explain.names.training.losses import with_loss
-from xlagraph.explain.names.training.means import with_mean
+from xlagraph.explain.names.training.means import with_divisor, with_mean
 from xlagraph.explain.names.training.options import with_state
 from xlagraph.explain.names.training.schedules import with_schedule
 from xlagraph.explain.names.training.slow import with_slow
@@ -214,7 +214,15 @@ def _names() -> tuple[Name, ...]:
         *(_each(_without_steps), _each(_with_functions)),
         _each(with_turns),
         *(with_state, with_decay, _each(_with_maker), with_loss, with_layers, with_estimator),
-        *(with_repeated, with_schedule, with_mean, with_mode, with_mixed, with_crossed),
+        *(
+            with_repeated,
+            with_schedule,
+            _each(with_divisor),
+            with_mean,
+            with_mode,
+            with_mixed,
+            with_crossed,
+        ),
         *(with_sums, with_joined, with_clipped, with_lone_clip, with_fewer_clipped),
         *(
             with_scaled_norm,

@@ -76,3 +76,56 @@ def test_a_row_of_numbers_beside_a_longer_list_follows_from_it():
     cause = cause_of(*texts)
     assert "number of tensors joined" in str(cause.in_short)
     assert str(cause.place.line) == "t.py:9"
+
+
+def scaled(shape: str, spread: str) -> str:
+    """A step that updates a scale of all values, or of each row."""
+    return f"""HloModule scaled
+
+ENTRY main {{
+  x = f32[4,8] parameter(0)
+  w = {shape} parameter(1)
+  g = f32[4,8] broadcast(w), dimensions={{{spread}}}
+  y = f32[4,8] multiply(x, g)
+  n = {shape} tanh(w)
+  ROOT r = (f32[4,8], {shape}) tuple(y, n)
+}}
+"""
+
+
+def test_a_weight_with_more_axes_is_no_batch_to_be_padded():
+    found = explain_modules(read_module(scaled("f32[]", "")), read_module(scaled("f32[4]", "0")))
+    assert found.proved
+    assert str(found.verdict.fix) == "Keep one form of each weight; a change costs one compile."
+    assert len(found.verdict.notes) == 0  # how it is spread follows from it
+
+
+def filled(number: int) -> str:
+    """Ones in the first elements of a row, as torch_xla assigns them to a slice."""
+    rest = 8 - number
+    return f"""HloModule filled
+
+ENTRY main {{
+  x = f32[8] parameter(0)
+  one = f32[] constant(1)
+  zero = f32[] constant(0)
+  true = pred[] constant(true)
+  false = pred[] constant(false)
+  v = f32[{number}] broadcast(one), dimensions={{}}
+  p = f32[8] pad(v, zero), padding=0_{rest}
+  t = pred[{number}] broadcast(true), dimensions={{}}
+  m = pred[8] pad(t, false), padding=0_{rest}
+  ROOT s = f32[8] select(m, p, x)
+}}
+"""
+
+
+def test_a_span_that_is_assigned_to_is_told_without_lines():
+    cause = cause_of(filled(3), filled(5))
+    assert str(cause.in_short) == "the span that is assigned to changes from step to step"
+
+
+def test_what_is_padded_and_added_is_no_assignment():
+    first, second = (filled(n).replace("select(m, p, x)", "add(p, x)") for n in (3, 5))
+    cause = cause_of(first, second)
+    assert "assigned" not in str(cause.in_short)

@@ -10,6 +10,7 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
 from xlagraph.explain.names.merged import merged, numbers_of, pairs_of
 from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.facts.values.scalars import SPREADS, number_of
 from xlagraph.message import A, B, Code, count, say
 from xlagraph.rules.dtypes.dtype import DTYPE
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+    from xlagraph.message import Side
 
 NARROW = ("bf16", "f16")
 WIDE = "f32"
@@ -108,7 +110,7 @@ def with_promoted(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
                 return merged(
                     causes,
                     main,
-                    [main, *(cause for cause in causes if _is_rounded(cause))],
+                    [main, *(c for c in causes if _is_rounded(c) or _is_lost(diff, side, c))],
                     [Evidence(what)],
                     title=what,
                     short=what,
@@ -141,3 +143,24 @@ def _is_rounded(cause: Cause) -> bool:
         return False
     old, new = numbers
     return 0 < abs(old - new) <= AS_ROUNDED * abs(old)
+
+
+def _is_lost(diff: Diff, side: Side, cause: Cause) -> bool:
+    """Whether a cause is of products with numbers that a narrow type rounds to 1: it has none.
+
+    `side`: that of the narrow type.
+    """
+    alone = cause.a.intersection(diff.removed), cause.b.intersection(diff.added)
+    module, own, narrow = (diff.b, *alone[::-1]) if side is A else (diff.a, *alone)
+    products = [i for i in own if module.opcodes[i] == "multiply"]
+    is_all = all(module.opcodes[i] in ("multiply", "constant", *SPREADS) for i in own)
+    is_lost = is_all and not narrow and bool(products)
+    return is_lost and all(_is_nearly_one(module, i) for i in products)
+
+
+def _is_nearly_one(module: Module, product: int) -> bool:
+    numbers = [number_of(module, operand) for operand in module.operands[product]]
+    texts = [
+        module.payloads[i] for i in numbers if i is not None and module.opcodes[i] == "constant"
+    ]
+    return any(0 < abs(float(text) - 1) <= AS_ROUNDED / 2 for text in texts)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.facts.pieces.propagation import Propagation
+    from xlagraph.graph import Module
     from xlagraph.message import Message
 
 CAST_FIX = say("Convert it (.float(), .to(), autocast) in every step, or in none.")
@@ -34,6 +35,9 @@ NUMBER_SHORT_FIX = say(
 )
 SEVERAL = 3
 """So many values that one side converts are the work of autocast, most likely."""
+FACTORS = 2
+PRODUCTS = frozenset({"dot", "convolution"})
+VIEWS = frozenset({"bitcast", "reshape", "transpose"})
 BY_AUTOCAST = " only (autocast)"
 AUTOCAST_FIX = say(
     "A part is computed in a narrower type, and what goes in and comes out is converted: put "
@@ -57,11 +61,30 @@ def casts_in_words(
     number = number_cast(case, starts)
     if number is not None:
         return number_in_words(case, *number)
-    if len(casts) >= SEVERAL:
+    if len(casts) >= SEVERAL or _are_of_one_product(casts):
         return _of_several(case, found, casts)
     if len(casts) != 1 or _is_of_input(*casts[0]):
         return None
     return _of_value(case, found, *casts[0])
+
+
+def _are_of_one_product(casts: Sequence[tuple[SideView, int]]) -> bool:
+    """Whether both factors of one product are converted, as autocast does for a layer."""
+    views = [view for view, _ in casts]
+    module = views[0].module
+    if len(casts) != FACTORS or views[0] is not views[1]:
+        return False
+    users = [_users(module, i) for _, i in casts]
+    return any(module.opcodes[u] in PRODUCTS for u in users[0] & users[1])
+
+
+def _users(module: Module, i: int) -> set[int]:
+    """What uses a value, or a view of it."""
+    found, stack = set[int](), [i]
+    for k in stack:  # grows while it is read
+        found |= {*module.users[k]}
+        stack += [u for u in module.users[k] if module.opcodes[u] in VIEWS]
+    return found
 
 
 def shown(case: Case, x: int, y: int) -> tuple[SideView, int]:

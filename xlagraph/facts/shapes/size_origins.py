@@ -35,7 +35,7 @@ def made_by(
         is_size: tensors are made there that have such a size.
     """
     turns = loop_turns(case, starts) if is_size else None
-    maker = size_maker(case, starts) or turns or filled_span(case, lines)
+    maker = size_maker(case, starts) or turns or filled_span(case, starts, lines)
     if maker is TOPK:
         return fixed_k(case, starts, lines), lines
     return maker_above(case.b, starts.values(), lines) if is_size and not maker else (maker, lines)

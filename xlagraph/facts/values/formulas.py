@@ -20,6 +20,7 @@ from xlagraph.facts.values.notation import (
     logistic_of,
     row_of,
     told_as,
+    unsquared,
     written,
 )
 from xlagraph.facts.values.results import (
@@ -392,7 +393,7 @@ def _both(
         ),
     )
     try:
-        a, b = (writer.write(i).text for writer, i in zip(writers, pair, strict=True))
+        a, b = unsquared(*(w.write(i).text for w, i in zip(writers, pair, strict=True)))
     except _UntoldError:
         return None
     legend = tuple(_used(names.legend, f"{a} {b}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from math import isclose, prod
 from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, NamedTuple
@@ -140,6 +141,30 @@ def written(module: Module, i: int, terms: Sequence[Term]) -> Term:
         return Term(f"{_callee(module, i)}({', '.join(t.text for t in terms)})", ATOM)
     name = _CALLED.get(opcode, opcode)
     return Term(f"{name}({', '.join(t.text for t in terms)})", ATOM)
+
+
+def unsquared(one: str, other: str) -> tuple[str, str]:
+    """Two formulas without the square that both are: what is squared tells what differs."""
+    roots = _root(one), _root(other)
+    return roots if all(roots) else (one, other)
+
+
+def _root(formula: str) -> str:
+    """What a formula is the square of, as a whole; empty if it is none."""
+    twice = re.fullmatch(r"(.+) \* \1", formula)
+    root = twice[1] if twice else formula.removesuffix("**2")
+    if root == formula or not _is_whole(root):
+        return ""
+    return root[1:-1] if root.startswith("(") else root
+
+
+def _is_whole(formula: str) -> bool:
+    """Whether a formula is one name, one call, or all in parentheses."""
+    name, opens, rest = formula.partition("(")
+    if not opens:
+        return bool(re.fullmatch(r"\w+", name))
+    depths = [*accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in opens + rest)]
+    return bool(re.fullmatch(r"\w*", name)) and depths.index(0) == len(depths) - 1
 
 
 def _rolled(module: Module, i: int, terms: Sequence[Term]) -> Term | None:

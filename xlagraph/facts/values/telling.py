@@ -10,6 +10,7 @@ from xlagraph.cause.slices import IDLE, called_only_by
 from xlagraph.cause.sources import bare
 from xlagraph.facts.values.frozen_norms import INFERENCE, TRAINING, frozen_norms
 from xlagraph.facts.values.notation import picked_by
+from xlagraph.facts.values.results import forward_pass
 from xlagraph.message import Operation, count, join, say
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ def computed_with(diff: Diff, piece_a: Collection[int], piece_b: Collection[int]
     norms = {a.opcodes[i] for i in piece_a} | {b.opcodes[i] for i in piece_b}
     if not norms.isdisjoint((TRAINING, INFERENCE)) and (frozen := frozen_norms(diff)):
         return frozen
+    forward = [
+        {i for i in piece if way[i]}
+        for piece, way in zip((piece_a, piece_b), forward_pass(diff), strict=True)
+    ]
+    if all(forward):  # what their derivatives are computed with follows from it
+        piece_a, piece_b = forward
     one, other = named_by(a, piece_a, b, piece_b), named_by(b, piece_b, a, piece_a)
     if one and other:
         return say("a value is computed with ", one, " or with ", other)

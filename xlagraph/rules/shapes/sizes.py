@@ -9,28 +9,26 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
 from xlagraph.cause.editor import UNDONE, is_input
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.pieces.joined import longer_lists, pieces
 from xlagraph.facts.pieces.propagation import propagations
+from xlagraph.facts.shapes.advice import DATA_FIX, WEIGHT_FIX, words_of_inputs
 from xlagraph.facts.shapes.batch_calls import cut_by
 from xlagraph.facts.shapes.counts import counting_constants
 from xlagraph.facts.shapes.fed_sizes import gives_windows, inputs_above, sizes_of
 from xlagraph.facts.shapes.options import options_above
-from xlagraph.facts.shapes.padded import padded_fix
 from xlagraph.facts.shapes.senders import asked_at, called_by_step, sent_first
 from xlagraph.facts.shapes.size_makers import LISTED, part_sizes
 from xlagraph.facts.shapes.size_origins import made_by, maker_above
 from xlagraph.facts.shapes.sizes import (
     INDEX_OPCODES,
     Sizes,
-    are_whole_numbers,
     changed_sizes,
     explained,
     follows_operand,
@@ -41,7 +39,7 @@ from xlagraph.facts.shapes.sizes import (
     with_sizes,
 )
 from xlagraph.facts.values.fills import fills
-from xlagraph.message import A, B, Change, count, join, say
+from xlagraph.message import EMPTY, A, B, Change, count, join, say
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT, following, growers, growing
 
 if TYPE_CHECKING:
@@ -58,11 +56,6 @@ _PROOF = (
     "assumed."
 )
 _EVIDENCE = "The origin, the dimension that changed, and how far it spreads."
-DATA_FIX = (
-    "Pad or drop the odd batch (drop_last=True), or bucket the sizes, so that every step sees the "
-    "same shapes; where values decide about a size (masked_select, nonzero), use a mask."
-)
-WEIGHT_FIX = "Build the model, and its optimizer's state, with the same sizes for every step."
 INPUT_SHAPE = Kind(
     id="input-shape",
     title="An input has another shape",
@@ -396,7 +389,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
     in_b = [y for y in starts_b if b.opcodes[y] == cited] or sent_first(b, starts_b)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     lines = tuple(dict.fromkeys((*where(b, growers(b, in_b)), *lines))) if grows else lines
-    asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE and not grows else None
+    is_input_alone = origins.kind is INPUT_SHAPE and not grows
+    asked = asked_at(case.b, in_b) if is_input_alone else None
     called = say() if asked else called_by_step(case.b, in_b[0], lines)
     sent = say("; what is asked for there is sent", at(lines)) if asked else say()
     lines = (asked, *lines) if asked else lines
@@ -425,7 +419,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
     elif maker:
         title = say(f"another {maker.what} is baked into the graph: ", names)
     words = maker or (cut_by(case.b, in_b, lines) if origins.kind is PYTHON_INDEX else None)
-    padded = padded_fix(dimensions if origins.kind is INPUT_SHAPE and not grows else ())
+    advice = Words(say(words.fix), EMPTY, words.short_fix) if words else Words()
+    if is_input_alone and not words:
+        advice = words_of_inputs(case, origins.starts, dimensions)
     taken = say("; the constant ", assumed, " is taken for a number of elements")
     return Finding(
         kind=GROWING_INPUT if grows else origins.kind,
@@ -440,9 +436,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
             *following(case, every, origins.starts),
             *_spread_to(claimed, sorted(set(claimed) - every.keys())),
         ),
-        fix=say(words.fix) if words else say() if grows else _fix(case, origins),
+        fix=advice.fix,
         short=maker.short if maker else say(),
-        short_fix=words.short_fix if words else padded,
+        short_fix=advice.short_fix,
         made=maker.made if maker else None,
         seen=maker.seen if maker else None,
         proof=say(
@@ -478,17 +474,6 @@ def _named(case: Case, origins: Origins) -> tuple[Message, Message]:
         return names, say(f"{a.opcodes[x]} has other attributes: ", changes, "; ", names)
     what = "index" if origins.kind is PYTHON_INDEX else "size"
     return names, say(f"a Python {what} is baked into the graph: ", names)
-
-
-def _fix(case: Case, origins: Origins) -> Message:
-    """The advice, by what kind of tensor it is: data, or a tensor of the model."""
-    if origins.kind is not INPUT_SHAPE:
-        return say()
-    a = case.diff.a
-    known = given_away(a) | set(case.a.context.parameters)
-    if known & {int(a.payloads[x]) for x in origins.starts if is_input(a, x)}:
-        return say(WEIGHT_FIX)
-    return say(DATA_FIX) if known or are_whole_numbers(a, origins.starts) else say()
 
 
 RULE = Rule(

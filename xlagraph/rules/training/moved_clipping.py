@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import made_of
 from xlagraph.facts.pieces.clips import ClippedSide, all_sizes, by_norm, clipped_otherwise
+from xlagraph.facts.values.telling import HEAVY
 from xlagraph.message import say
 from xlagraph.rules.training.clipping import CLIPPING
 
@@ -52,8 +53,13 @@ def _is_before(
     """
     if all_sizes(one.module, early) != all_sizes(other.module, late) or -1 in begins:
         return False
-    is_later = begins.isdisjoint(late.values())
-    return is_later and all(made_of(other.module, value) & begins for value in late.values())
+    module = other.module
+    below = set[int]().union(*(made_of(module, value) for value in begins))
+    made = [made_of(module, value) for value in late.values()]
+    if not begins.isdisjoint(late.values()) or any(begins.isdisjoint(own) for own in made):
+        return False
+    own = set[int]().union(*made) - below  # of an optimizer; more of a gradient has products
+    return HEAVY.isdisjoint(module.opcodes[i] for i in own)
 
 
 RULE = Rule(

@@ -1,13 +1,15 @@
-"""A mean that is a sum in the other version, with the numbers that follow in its derivative."""
+"""A mean that is a sum in the other version, or one that is divided by another number."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from math import isclose
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import BRANCHES, EXACT, merged, numbers_of
 from xlagraph.facts.values.scalars import number_of
-from xlagraph.message import Code
+from xlagraph.message import A, B, Code, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -15,6 +17,26 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+
+TWO = 2
+"""A formula of each side."""
+DIVISOR = "A sum is divided by the number of its values"
+_BY_NUMBER = re.compile(r" / [a-z]\b")
+FIX = say("Use one reduction in both (mean, sum, batchmean).")
+
+
+def with_divisor(_: Diff, cause: Cause) -> Cause:
+    """The cause as a mean of which the other side divides the sum by a number that is handed in."""
+    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
+    if not cause.proved or cause.kind not in BRANCHES or len(told) < TWO:
+        return cause
+    for side, mean, quotient in ((A, told[0], told[1]), (B, told[1], told[0])):
+        ends = [m.end() for m in _BY_NUMBER.finditer(quotient)]
+        sums = {quotient[: end - len(" / s")] + quotient[end:] for end in ends}
+        if "mean(" in mean and mean.replace("mean(", "sum(") in sums:
+            other = (", and by another one in ", side.other, " (", Code(quotient), ")")
+            return replace(cause, short=say(DIVISOR, " (mean) in ", side, *other), short_fix=FIX)
+    return cause
 
 
 def with_mean(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:

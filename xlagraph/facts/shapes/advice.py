@@ -1,0 +1,55 @@
+"""What to do about inputs that have another shape: data, or tensors of the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.finding import Words
+from xlagraph.diff.header import given_away
+from xlagraph.facts.shapes.padded import padded_fix
+from xlagraph.facts.shapes.sizes import are_whole_numbers
+from xlagraph.facts.training.updates import renewed
+from xlagraph.hlo.shapes import read_shape
+from xlagraph.message import EMPTY, say
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from xlagraph.cause.case import Case
+    from xlagraph.diff import Diff
+
+DATA_FIX = (
+    "Pad or drop the odd batch (drop_last=True), or bucket the sizes, so that every step sees the "
+    "same shapes; where values decide about a size (masked_select, nonzero), use a mask."
+)
+WEIGHT_FIX = "Build the model, and its optimizer's state, with the same sizes for every step."
+RESHAPED_FIX = say("Keep one form of each weight; a change costs one compile.")
+
+
+def words_of_inputs(
+    case: Case, starts: Mapping[int, int], dimensions: Collection[tuple[int, int, int]]
+) -> Words:
+    """The advice on inputs, A's with B's, as far as it is known what they are.
+
+    `dimensions`: axis, old and new size of what changed.
+    """
+    a = case.diff.a
+    if _are_reshaped_weights(case.diff, starts):
+        return Words(say(WEIGHT_FIX), EMPTY, RESHAPED_FIX)
+    known = given_away(a) | set(case.a.context.parameters)
+    fix = DATA_FIX if known or are_whole_numbers(a, starts) else ""
+    if known & {int(a.payloads[x]) for x in starts if is_input(a, x)}:
+        fix = WEIGHT_FIX
+    return Words(say(fix), EMPTY, padded_fix(dimensions))
+
+
+def _are_reshaped_weights(diff: Diff, starts: Mapping[int, int]) -> bool:
+    """Whether all are updated, and have more axes in one version, as a scale of each channel."""
+    return all(
+        _axes(diff.a.shapes[x]) != _axes(diff.b.shapes[y]) for x, y in starts.items()
+    ) and all(map(renewed(diff.a).__contains__, starts))
+
+
+def _axes(shape: str) -> int:
+    return len(read_shape(shape).dimensions)
