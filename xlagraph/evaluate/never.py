@@ -1,4 +1,4 @@
-"""Values that are never below zero, whatever the inputs: what asks for their sign asks nothing."""
+"""Values of one sign, whatever the inputs: what asks for their sign asks nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 24
 """Instructions on the way from a value to what says that it is not negative."""
-_NEVER = frozenset({"abs", "exponential", "logistic", "sqrt"})
+_POSITIVE = frozenset({"exponential", "logistic"})
+_NEVER = _POSITIVE | {"abs", "rsqrt", "sqrt"}
 _KEEPS = frozenset({"broadcast", "convert", "copy", "reshape", "slice", "transpose"})
 _NEUTRAL = {"maximum": "-inf", "minimum": "inf"}
 
@@ -21,15 +22,16 @@ _NEUTRAL = {"maximum": "-inf", "minimum": "inf"}
 def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
     """Whether an instruction's values are at least 0 wherever they are numbers."""
     opcode, operands = module.opcodes[i], module.operands[i]
-    if opcode in _NEVER or module.shapes[i].startswith("pred["):
+    is_square = opcode == "multiply" and len({*operands}) == 1
+    if opcode in _NEVER or is_square or module.shapes[i].startswith("pred["):
         return True
     if opcode == "constant":
         return _is_at_least_zero(module.payloads.get(i, ""))
     if depth == 0 or not operands:
         return False
-    if opcode == "multiply" and len({*operands}) == 1:
-        return True
     below = (is_never_negative(module, o, depth - 1) for o in operands)
+    if opcode == "power":
+        return _is_even(constant_of(module, operands[1])) or next(below)
     if opcode == "select":
         return all([*below][1:])
     if opcode == "maximum":
@@ -39,6 +41,32 @@ def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
     if opcode == "call":
         return is_never_negative(module, module.computations[module.callees[i][0]].root, depth - 1)
     return opcode in (*_KEEPS, "add", "divide", "multiply") and all(below)
+
+
+def is_positive(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
+    """Whether an instruction's values are above 0 wherever they are numbers.
+
+    But for those that are too small for their type, as an exponential may be.
+    """
+    opcode, operands = module.opcodes[i], module.operands[i]
+    if opcode == "constant":
+        return is_never_negative(module, i) and not _is_zero(module, i)
+    if opcode in _POSITIVE or depth == 0 or not operands:
+        return opcode in _POSITIVE
+    below = (is_positive(module, o, depth - 1) for o in operands)
+    match opcode:
+        case "add":
+            return any(below) and all(is_never_negative(module, o) for o in operands)
+        case "maximum":
+            return any(below)
+        case "clamp" | "power" | "rsqrt" | "sqrt":
+            return next(below)
+        case "reduce":
+            return next(below) and _adds(module, i) and _is_zero(module, operands[1])
+        case "select":
+            return all([*below][1:])
+        case _:
+            return opcode in (*_KEEPS, "divide", "multiply") and all(below)
 
 
 def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
@@ -51,7 +79,9 @@ def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
     opcode, operands = module.opcodes[i], module.operands[i]
     if opcode == "is-finite":
         return True
-    if opcode == "compare" and (_hands_on_no_number(module, i) or _is_tie(module, i)):
+    if opcode == "compare" and any(
+        told(module, i) for told in (_hands_on_no_number, _hands_on_zero, _is_tie)
+    ):
         return True
     direction = module.attributes[i].get("direction") if opcode == "compare" else None
     if (
@@ -62,8 +92,10 @@ def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
         return True
     if direction in ("EQ", "NE") and constant_of(module, operands[1]) in ("inf", "-inf"):
         return True
-    if direction == "LT":
-        return _is_largest(module, operands[1])
+    if direction == "LT" and _is_largest(module, operands[1]):
+        return True
+    if direction and _is_zero(module, operands[1]) and is_positive(module, operands[0]):
+        return True
     if direction != "GE":
         return False
     return is_never_negative(module, operands[0]) and _is_zero(module, operands[1])
@@ -87,6 +119,30 @@ def _hands_on_no_number(module: Module, i: int) -> bool:
         or (module.opcodes[other] == "sign" and module.operands[other] == (asked,))
         for _, then, other in users
     )
+
+
+def _hands_on_zero(module: Module, i: int) -> bool:
+    """Whether 0 is asked for and stays 0, as a factor of a logarithm that is a number: `xlogy`."""
+    asked, zero = module.operands[i]
+    if module.attributes[i].get("direction") != "EQ" or not _is_zero(module, zero):
+        return False
+    users = [module.operands[u] for u in module.users[i] if module.opcodes[u] == "select"]
+    if len(users) < len(module.users[i]) or any(taken[0] != i for taken in users):
+        return False
+    return all(
+        _is_zero(module, then) and _is_with_logarithm(module, product, asked)
+        for _, then, product in users
+    )
+
+
+def _is_with_logarithm(module: Module, product: int, value: int) -> bool:
+    """Whether a product multiplies a value by the logarithm of something positive."""
+    if module.opcodes[product] != "multiply":
+        return False
+    factors = [behind(module, o, _KEEPS) for o in module.operands[product]]
+    logs = [o for o in factors if module.opcodes[o] == "log"]
+    is_of_value = behind(module, value, _KEEPS) in factors
+    return is_of_value and any(is_positive(module, module.operands[o][0]) for o in logs)
 
 
 def _is_sum_of_both(module: Module, value: int, difference: int) -> bool:
@@ -292,9 +348,16 @@ def _is_row(module: Module, i: int) -> bool:
     return bool(given) and all(_is_row(module, o) for o in given)
 
 
+def _is_even(text: str) -> bool:
+    try:
+        return float(text) % 2 == 0
+    except ValueError:
+        return False
+
+
 def _is_at_least_zero(text: str) -> bool:
     try:
-        return float(text) >= 0
+        return not float(text) < 0  # nan is no number, as the mean of nothing
     except ValueError:
         return False
 

@@ -129,3 +129,39 @@ def test_what_is_padded_and_added_is_no_assignment():
     first, second = (filled(n).replace("select(m, p, x)", "add(p, x)") for n in (3, 5))
     cause = cause_of(first, second)
     assert "assigned" not in str(cause.in_short)
+
+
+def unrolled(rows: int, *, of_input: bool) -> str:
+    """A loop over the rows of an input, or over as many numbers, that joins what it computes."""
+    body, value = [], "z"
+    inputs = (
+        "" if of_input else "".join(f"  s{k} = f32[1] parameter({k + 2})\n" for k in range(rows))
+    )
+    for k in range(rows):
+        taken = f"f32[1] slice(x), slice={{[{k}:{k + 1}]}}" if of_input else f"f32[1] copy(s{k})"
+        body += [f"  r{k} = {taken}", f"  v{k} = f32[1] add({value}, r{k})"]
+        value = f"v{k}"
+    text, names = "\n".join(body), ", ".join(f"v{k}" for k in range(rows))
+    size = rows if of_input else 2
+    return f"""HloModule unrolled
+
+ENTRY main {{
+  x = f32[{size}] parameter(0)
+  z = f32[1] parameter(1)
+{inputs}{text}
+  c = f32[{rows}] concatenate({names}), dimensions={{0}}
+  t = f32[{size}] tanh(x)
+  ROOT r = (f32[{rows}], f32[{size}]) tuple(c, t)
+}}
+"""
+
+
+@pytest.mark.parametrize("of_input", [True, False])
+def test_a_loop_over_rows_is_told_by_the_rows_and_not_as_a_list(of_input: bool):
+    texts = (unrolled(rows, of_input=of_input) for rows in (4, 6))
+    verdict = explain_modules(*map(read_module, texts)).verdict
+    is_of_rows = (
+        "a list joins one tensor for each row of an input: 4 -> 6" in str(verdict.what).lower()
+    )
+    assert is_of_rows == of_input
+    assert (str(verdict.fix) == "Pad the input to one length, with a mask.") == of_input

@@ -10,7 +10,7 @@ from xlagraph.explain.names.merged import merged, pairs_of
 from xlagraph.explain.names.taken import value_in_words
 from xlagraph.facts.shapes.sizes import changed_sizes
 from xlagraph.facts.values.notation import elements
-from xlagraph.message import A, B, Code, join, say
+from xlagraph.message import A, B, Change, Code, join, say
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.longer_join import LISTED
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_SIZE
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
 
 MAX_JOINED = 4
+ROWS_FIX = say(
+    "A loop in Python goes over the rows of an input, whose number differs, and joins what it "
+    "computes of each: every number of rows is a graph of its own. Pad the input to one length on "
+    "the host, with a mask by which the rows that were added count nothing; and compute all rows "
+    "at once (a cumulative sum, a product with a matrix), or on the host."
+)
+ROWS_SHORT_FIX = say("Pad the input to one length, with a mask.")
 _SUMMED = ("lhs_contracting_dims", "rhs_contracting_dims")
 
 
@@ -46,14 +53,27 @@ def with_lists(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     grown = {elements(diff.b, y) - elements(diff.a, x) for x, y in cited}
     sizes = [c for c in causes if c.kind in (INPUT_SHAPE, PYTHON_SIZE) and c.proved]
     parts = [c for c in sizes if _grows_by(diff, c) == grown]
-    return merged(causes, main, [main, *parts]) if parts else list(causes)
+    if not parts:
+        return list(causes)
+    (x, y), *_ = cited
+    numbers = len(diff.a.operands[x]), len(diff.b.operands[y])
+    if all(c.kind is INPUT_SHAPE and _sizes_of(diff, c) == {numbers} for c in parts):
+        told = say("a list joins one tensor for each row of an input: ", Change(*map(str, numbers)))
+        words = {"short": told, "fix": ROWS_FIX, "short_fix": ROWS_SHORT_FIX}
+        return merged(causes, main, [main, *parts], **words)
+    return merged(causes, main, [main, *parts])
 
 
 def _grows_by(diff: Diff, cause: Cause) -> set[int]:
     """By how much the sizes of inputs grow that a cause tells of."""
+    return {new - old for old, new in _sizes_of(diff, cause)}
+
+
+def _sizes_of(diff: Diff, cause: Cause) -> set[tuple[int, int]]:
+    """The sizes of inputs, old and new, that a cause tells of."""
     inputs = [(x, y) for x in cause.a if is_input(diff.a, x) and (y := diff.match.to_b[x]) >= 0]
     return {
-        new - old
+        (old, new)
         for x, y in inputs
         for _, old, new in changed_sizes(diff.a.shapes[x], diff.b.shapes[y])
     }
