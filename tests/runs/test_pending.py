@@ -9,7 +9,7 @@ from written_runs import write
 
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import ProgramText
-from xlagraph.message import SourceLine
+from xlagraph.message import SourceLine, say
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.runs.causes.pending import PendingWork, left_of_turns
@@ -94,10 +94,11 @@ TEXT = """def solve(x):
 PROGRAM = ProgramText({"t.py": dict(enumerate(TEXT.splitlines(), 1))})
 
 
-def ended(line, kind=EXTRA_SUBGRAPH, **other):
-    """A graph that differs in a piece at some line of the function."""
+def ended(line, kind=EXTRA_SUBGRAPH, *, taken=6, **other):
+    """A graph that differs in a piece at some line of the function, and in what it takes in."""
     stack = (SourceLine("t.py", line, "solve"),)
-    cause = SimpleNamespace(kind=kind, place=Place(stack[0], stack))
+    title = say("dot takes the result of ", SourceLine("t.py", taken, "solve"))
+    cause = SimpleNamespace(kind=kind, place=Place(stack[0], stack), title=title)
     explanation = SimpleNamespace(causes=[cause])
     node = {"digest": "a", "sync_kind": "step", "warm_up": False, "explanation": explanation}
     return SimpleNamespace(**node | other)
@@ -107,12 +108,13 @@ def ended(line, kind=EXTRA_SUBGRAPH, **other):
     ("node", "is_told"),
     [
         (ended(3), True),
+        (ended(6, taken=3), True),
         (ended(6), False),
         (ended(3, DTYPE), False),
         (ended(3, warm_up=True), False),
         (ended(3, sync_kind="value"), False),
     ],
-    ids=["a turn", "behind the loop", "no piece", "warm-up", "a read"],
+    ids=["a turn", "what a turn gives", "behind the loop", "no piece", "warm-up", "a read"],
 )
 def test_ends_of_steps_with_more_turns_belong_to_the_read_that_ends_the_loop(node, is_told):
     """They lie further apart than the reads: a backward pass goes through each turn."""

@@ -15,7 +15,7 @@ from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.shapes.sizes import PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.causes.uneven_turns import uneven_turns
+from xlagraph.runs.causes.uneven_turns import recursions, uneven_turns
 
 TEXT = """def balanced(values, labels, counts):
     total = 0.0
@@ -144,3 +144,35 @@ def test_what_turns_call_and_what_takes_them_in_goes_with_a_loop_of_so_many_turn
 )
 def test_others_keep_their_own_reasons(kinds, line, program):
     assert uneven_turns(causes(kinds, line), program) == {}
+
+
+NESTED = """class Dense:
+    def forward(self, x):
+        return self.norm(x)
+class Tower:
+    def forward(self, x):
+        return self.dense(x)
+"""
+TREE = """class Tree:
+    def forward(self, node):
+        if node.leaf:
+            return self.embed(node.word)
+        return self.join(*[self.forward(one) for one in node.children])
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "inner", "outer", "is_found"),
+    [(NESTED, 3, 6, False), (TREE, 4, 5, True), ("", 4, 5, False)],
+    ids=["layers within layers", "a tree", "not stored"],
+)
+def test_a_function_calls_itself_where_both_frames_are_of_one_function(
+    text, inner, outer, is_found
+):
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
+    stack = tuple(SourceLine(FILE, line, "forward") for line in (inner, outer))
+    cause = SimpleNamespace(kind=EXTRA_SUBGRAPH, place=Place(stack[0], stack), title=EMPTY)
+    told = [(SimpleNamespace(digest=str(k)), cause) for k in range(4)]
+    found = recursions(told, program)
+    assert bool(found) == is_found
+    assert all(one.call == stack[1] for one in found.values())

@@ -128,10 +128,12 @@ def reasons_of(
         over_run |= dict.fromkeys(
             as_unrolled.members(), Reason(as_unrolled.kind, loop.line, as_unrolled)
         )
+    at_lines: dict[tuple[SourceLine | None, int], Reason] = {}
     for work in pending:
         left = left_of_turns(work, nodes, program) - work.graphs
-        as_pending = AsPending(work, is_in_ends=bool(left))
-        over_run |= dict.fromkeys(work.graphs | left, Reason(GROWING_GRAPH, work.line, as_pending))
+        reason = Reason(GROWING_GRAPH, work.line, AsPending(work, is_in_ends=bool(left)))
+        reason = at_lines.setdefault((work.line, work.more), reason)  # a loop called from two lines
+        over_run |= dict.fromkeys(work.graphs | left, reason)
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}
     found |= left_of_lists(nodes, found)
     found |= _of_same_pick(nodes, found)
@@ -202,7 +204,9 @@ def _drawn(
     uneven = {
         d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in uneven_turns(turns, program).items()
     }
-    uneven |= {d: Reason(EXTRA_SUBGRAPH, one.call, one) for d, one in recursions(turns).items()}
+    uneven |= {
+        d: Reason(EXTRA_SUBGRAPH, one.call, one) for d, one in recursions(turns, program).items()
+    }
     mixed = {
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
     }

@@ -78,7 +78,7 @@ def runs_in_turn(program: Program, stack: Sequence[SourceLine], loop: SourceLine
     between = functions.index(own) if own in functions else len(stack)
     return between < len(stack) and all(
         re.search(rf"\b{re.escape(frame.function)}\(", _line(program, caller))
-        and _is_stored_from_head(program.get(frame.file, {}), frame)
+        and head_of(program, frame) is not None
         for frame, caller in pairwise(stack[: between + 1])
     )
 
@@ -87,13 +87,13 @@ def _line(program: Program, frame: SourceLine) -> str:
     return program.get(frame.file, {}).get(frame.line, "")
 
 
-def _is_stored_from_head(lines: Mapping[int, str], frame: SourceLine) -> bool:
-    """Whether all lines from the head of a frame's function down to its own are stored."""
+def head_of(program: Program, frame: SourceLine) -> SourceLine | None:
+    """The line at which a frame's function begins; None if not all lines up to it are stored."""
+    lines, number = program.get(frame.file, {}), frame.line
     head = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(frame.function)}\b")
-    number = frame.line
     while number in lines and not head.match(lines[number]):
         number -= 1
-    return number in lines
+    return frame._replace(line=number, called=None) if number in lines else None
 
 
 def has_condition(program: Program, frame: SourceLine) -> bool:

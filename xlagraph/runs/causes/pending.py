@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.message import count, say
+from xlagraph.message import SourceLine, count, say
 from xlagraph.runs.causes.drawn import own_frames
 from xlagraph.runs.causes.growth import READING_FIX, READING_SHORT
 from xlagraph.runs.graphs.context import own_frame
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.facts.program.enclosing import ProgramText
-    from xlagraph.message import SourceLine
     from xlagraph.runs.graphs.captured import CapturedGraph
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.steps.turns import CallPlace, Turns
@@ -158,8 +157,13 @@ def left_of_turns(
         for digest, cause in causes.items()
         if loop
         and cause.kind.is_piece
-        and any(program.loop_in_step(frame) == loop for frame in own_frames(cause))
+        and any(program.loop_in_step(line) == loop for line in _lines(cause))
     )
+
+
+def _lines(cause: Cause) -> list[SourceLine]:
+    """Where a cause stands, and what it says that values come from."""
+    return [*own_frames(cause), *(p for p in cause.title.parts if isinstance(p, SourceLine))]
 
 
 def _size(graph: CapturedGraph) -> int:

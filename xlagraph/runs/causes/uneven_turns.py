@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
-from xlagraph.facts.program.enclosing import enclosing
+from xlagraph.facts.program.enclosing import enclosing, head_of
 from xlagraph.message import Code, SourceLine, count, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
@@ -212,18 +212,21 @@ class AsRecursion:
         )
 
 
-def recursions(causes: Iterable[tuple[GraphNode, Cause]]) -> dict[str, AsRecursion]:
+def recursions(
+    causes: Iterable[tuple[GraphNode, Cause]], program: ProgramText
+) -> dict[str, AsRecursion]:
     """Digest to what is said of graphs that differ within a function that calls itself.
 
     Args:
         causes: graphs with their main cause.
+        program: what is known of its text: layers within layers have a `forward` each.
     """
     told = [(node, cause) for node, cause in causes if cause.kind in KNOWN]
     calls: dict[tuple[str, str], SourceLine] = {}
     for _, cause in told:
         frames = own_frames(cause)
         for outer, inner in pairwise(reversed(frames)):
-            if (outer.file, outer.function) == (inner.file, inner.function):
+            if head_of(program.lines, outer) == head_of(program.lines, inner) is not None:
                 calls.setdefault((outer.file, outer.function), outer)
     found = {
         node.digest: next((calls[one] for one in _functions(cause) if one in calls), None)
