@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import stack
 from xlagraph.facts.shapes.batch_calls import FRAMEWORKS, ON_HOST
+from xlagraph.facts.shapes.size_makers import MASKED, MASKED_NUMBERS, ROWS
 from xlagraph.message import Code, Message, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.shapes.sizes import PYTHON_INDEX, PYTHON_SIZE
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MADE_THERE = frozenset({CONSTANT_VALUE, PYTHON_INDEX, PYTHON_SIZE})
 """What the code decides that computes it; a number that is handed to it is the caller's."""
+OF_MASKS = frozenset({MASKED.short_fix, MASKED_NUMBERS.short_fix, ROWS.short_fix})
+OPTIMIZERS = "/torch/optim/"
 MAX_LOOKED = 100
 """Instructions of a cause whose stacks are looked at."""
 
@@ -56,6 +59,8 @@ _ANY_FIX = (
 
 def in_library(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
     """Advice to those who call a library, and the same in short; None for code of their own."""
+    if told := _in_optimizer(diff, finding):
+        return told
     has_own = finding.made or finding.short_fix == ON_HOST.short_fix
     if has_own or finding.kind not in MADE_THERE:
         return None
@@ -78,6 +83,24 @@ def in_library(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
     return fix, say("Inside ", line, ": ", short)
 
 
+def _in_optimizer(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
+    """The same where an optimizer of PyTorch picks by masks, as Rprop does by signs."""
+    if finding.short_fix not in OF_MASKS:
+        return None
+    cited = ((diff.b, i) for one in finding.evidence for i in one.b)
+    frames = (frame for module, i in islice(cited, MAX_LOOKED) for frame in stack(module, i))
+    own = next((frame for frame in frames if OPTIMIZERS in frame.file), None)
+    if own is None:
+        return None
+    line = own._replace(function="")
+    fix = (
+        ", which picks elements of gradients by a mask in each step: take another optimizer (Adam, "
+        "RMSprop), or write this one with torch.where. In code of your own: "
+    )
+    short = say("Inside ", line, ": take another optimizer (Adam, RMSprop).")
+    return say("It happens inside ", own, fix, finding.fix), short
+
+
 def _code(diff: Diff, finding: Finding) -> Iterator[SourceLine | None]:
     """The line that computes each instruction cited: PyTorch does what it is called with.
 
@@ -86,7 +109,7 @@ def _code(diff: Diff, finding: Finding) -> Iterator[SourceLine | None]:
     for evidence in finding.evidence:
         for module, cited in ((diff.a, evidence.a), (diff.b, evidence.b)):
             for frames in (stack(module, i) for i in cited):
-                steps = any("/torch/optim/" in frame.file for frame in frames)
+                steps = any(OPTIMIZERS in frame.file for frame in frames)
                 yield None if steps else next(filter(_is_code, frames), None)
 
 

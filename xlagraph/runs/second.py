@@ -87,8 +87,10 @@ def _is_elsewhere(other: Cause, first: Key) -> bool:
     own, line = other.place.line, first[1]
     if own is None or own.is_library or line is None:
         return False
-    is_there = (own.file, own.function) == (line.file, line.function)
-    return own != line and not (is_there and family(other.kind) is first[0])
+    is_there = own.scope == line.scope
+    is_derivative = other.place.is_near or own.backward_of  # what has no line of its own
+    is_of_first = (is_there or is_derivative) and family(other.kind) is first[0]
+    return own != line and not is_of_first
 
 
 def _goes_its_own_way(first: Key, second: Key, members: Sequence[GraphNode]) -> bool:

@@ -200,10 +200,16 @@ def uneven_loops(
 ) -> dict[str, SourceLine | None]:
     """Digest to line of graphs that stand about equal pieces apart, one or several.
 
-    A piece in place of another is a branch, but where the loop reads a value: it ends by that.
+    A piece in place of another is a branch, but where the loop reads a value: it ends by that. One
+    of derivatives alone, in two graphs, is a backward pass that is derived again (`create_graph`).
     `reading`: such loops (`loops_that_read`). Two graphs are enough where the program's text has a
     loop: each is also compared with the steady state of the step that it differs from.
     """
+
+    def are_few(members: Sequence[GraphNode], line: SourceLine | None) -> bool:
+        is_forward = line is None or not line.backward_of
+        is_in_loop = is_forward and _is_in_loop(members[0], line, program)
+        return is_in_loop and _are_few_turns(members, nodes)
 
     def is_looped(cause: Cause) -> bool:
         if cause.kind is ADDED_INPUT:
@@ -219,8 +225,7 @@ def uneven_loops(
     return {
         node.digest: line
         for (_, line), members in lines.items()
-        if (len(members) >= MANY and _are_turns(members, sizes))
-        or (_is_in_loop(members[0], line, program) and _are_few_turns(members, nodes))
+        if (len(members) >= MANY and _are_turns(members, sizes)) or are_few(members, line)
         for node in members
     }
 
