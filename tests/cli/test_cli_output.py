@@ -19,6 +19,7 @@ from real_modules import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
 RUN = "fixtures/runs/carry"
+LOG = "fixtures/streams/001_bug.jsonl.zst"
 DUMP = "fixtures/corpus/torch_dump"
 
 
@@ -203,6 +204,8 @@ def test_lines_keep_to_the_width(width: str) -> None:
         (("explain", "README.md"), None, "a file, not a run folder: `xlagraph diff A B`"),
         (("report", "README.md"), None, "a file, not a run folder: `xlagraph diff A B`"),
         (("stats", "README.md"), None, "a file, not a run folder"),
+        (("explain", LOG), None, "not a run folder: `xlagraph streams` reads a stream log"),
+        (("streams", RUN), None, "a folder, no stream log: `xlagraph explain` explains a run"),
         (
             ("canon", "-"),
             b"HloModule m\nENTRY e {\n  ROOT %a = f32[2]{0} add(%b, %b)\n}\n",

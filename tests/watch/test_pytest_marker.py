@@ -80,7 +80,7 @@ def test_a_stable_test_passes_whatever_ran_before(told):
 
 def test_an_unstable_test_is_told_its_cause(told):
     said = told["test_new_sizes"]
-    assert "3 graphs ran after step 2, 1 allowed; 3 compiles" in said
+    assert "3 graphs ran from step 2 on, 1 allowed; 3 compiles" in said
     assert "4 compiles beyond warm-up" in said
     assert "input-shape" in said
     assert "Stable" not in said
@@ -88,17 +88,17 @@ def test_an_unstable_test_is_told_its_cause(told):
 
 def test_graphs_from_before_count_by_their_size(told):
     said = told["test_two_old_graphs_in_turn"]
-    assert "2 graphs ran after step 2, 1 allowed; 0 compiles" in said
+    assert "2 graphs ran from step 2 on, 1 allowed; 0 compiles" in said
     assert "the steps change between graphs compiled before" in said
 
 
 def test_one_graph_late(told):
     said = told["test_one_new_graph_late"]
-    assert "2 graphs ran after step 2, 1 allowed; 1 compile " in said
+    assert "2 graphs ran from step 2 on, 1 allowed; 1 compile " in said
     assert "1 compile beyond warm-up" in said
 
 
 def test_a_failure_that_looks_like_warm_up_says_so(told):
     said = told["test_no_warm_up_allowed"]
-    assert "2 graphs ran after step 0, 1 allowed; 2 compiles" in said
+    assert "2 graphs ran from step 0 on, 1 allowed; 2 compiles" in said
     assert "They look like warm-up" in said

@@ -80,8 +80,9 @@ def advice(verdict: Verdict, names: Names) -> Advice:
 
 def compared(comparison: Comparison, names: Names) -> Compared:
     """Two runs beside one another in the report's words."""
+    title = Code(comparison.old.run.title)
     return Compared(
-        spans(say(Code(comparison.old.run.title), " → ", comparison.verdict.what), names),
+        spans(say("Compared with ", title, ": ", comparison.verdict.what.clause), names),
         comparison.is_worse,
         tuple((label, spans(said, names)) for label, said in changes(comparison)),
         in_common(comparison, names.input(comparison.new.run.title)),

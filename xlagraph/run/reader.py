@@ -236,6 +236,8 @@ def read_run(path: str | Path) -> Run:
     """
     folder = fetch(str(path)) if is_url(str(path)) else Path(path)
     if folder.is_file():
+        if ".jsonl" in folder.name:
+            raise RunError(f"{folder}: not a run folder: `xlagraph streams` reads a stream log")
         raise RunError(
             f"{folder}: a file, not a run folder: `xlagraph diff A B` compares the modules of two "
             f"files, `xlagraph list {folder}` lists those of one"

@@ -45,7 +45,7 @@ def filesystem(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise RemoteError(f"{url}: needs fsspec: pip install 'xlagraph[remote]'") from error
+        raise RemoteError(f"{url}: needs fsspec: pip install fsspec") from error
     try:
         # Not cached: a listing made before another process has put its files would be kept.
         files, path = url_to_fs(url, use_listings_cache=False)

@@ -20,6 +20,8 @@ def open_log(path: str, execution_trace: str = "", memory: str = "") -> Log:
         from xlagraph.streams.traces.convert import log_of_profile
 
         return log_of_profile(path, execution_trace, memory)
+    if Path(path).is_dir():
+        raise SpecError(f"{path}: a folder, no stream log: `xlagraph explain` explains a run")
     if memory:
         raise SpecError(f"{memory}: a memory snapshot goes with a trace and its --execution-trace")
     if _is_profile(path):

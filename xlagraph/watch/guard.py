@@ -63,4 +63,5 @@ def _explain(folder: Path) -> tuple[str, bool]:
     except Exception as error:  # noqa: BLE001 - the assertion must be told even so
         say(f"the cause could not be explained: {type(error).__name__}: {error}")
         return text.getvalue(), False
-    return text.getvalue(), not explained.has_problem
+    lines = (line.rstrip() for line in text.getvalue().splitlines())  # cells are padded
+    return "\n".join(lines), not explained.has_problem

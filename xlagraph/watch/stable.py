@@ -102,8 +102,8 @@ class StableWatch:
         """
         seconds = sum(one[2] for one in self.late)
         lines = [
-            f"{count(self.count, 'graph')} ran after step {self.after_step}, {self.max_graphs} "
-            f"allowed; {count(len(self.late), 'compile')} after that step took {duration(seconds)}"
+            f"{count(self.count, 'graph')} ran from step {self.after_step} on, {self.max_graphs} "
+            f"allowed; {count(len(self.late), 'compile')} there took {duration(seconds)}"
             + (":" if self.late else ": the steps change between graphs compiled before it.")
         ]
         lines += [f"  step {step}, {site}: {duration(took)}" for step, site, took in self.late[:5]]

@@ -31,7 +31,7 @@ def cluster(address: str) -> Iterator[tuple[Executor, int]]:
     try:
         from distributed import Client, KilledWorker
     except ImportError as error:
-        raise WorkerError(f"{address}: needs Dask: pip install 'xlagraph[cluster]'") from error
+        raise WorkerError(f"{address}: needs Dask: pip install distributed") from error
     connect: Any = Client  # untyped
     try:
         client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)

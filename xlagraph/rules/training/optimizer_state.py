@@ -16,7 +16,7 @@ from xlagraph.cause.sources import at, called_at, is_forward, line_of, where
 from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces.pieces import connected
 from xlagraph.facts.training.gradients import adds_gradients, is_multiplied, uses_of
-from xlagraph.facts.training.optimizers import is_optimizer_state
+from xlagraph.facts.training.optimizers import is_optimizer_state, runs_in_optimizer
 from xlagraph.facts.training.state import parameter_number, state_pairs
 from xlagraph.facts.training.updates import at_zero, formula, made_anew, new_values, updates
 from xlagraph.facts.values.scalars import is_one
@@ -313,9 +313,10 @@ def _block_lines(more: SideView, inputs: Sequence[int]) -> tuple[SourceLine, ...
 
 
 def _lines(module: Module, state: Sequence[tuple[int, int]]) -> tuple[SourceLine, ...]:
-    return where(module, [module.outputs[k] for _, k in state]) or where(
-        module, [p for p, _ in state]
-    )
+    """Where new values are made: by an optimizer, if any are (a barrier stands where it began)."""
+    values = [module.outputs[k] for _, k in state]
+    own = [i for i in values if runs_in_optimizer(module, i)]
+    return where(module, own or values) or where(module, [p for p, _ in state])
 
 
 def _is_state(case: Case, more: SideView, less: SideView, state: Sequence[tuple[int, int]]) -> bool:
