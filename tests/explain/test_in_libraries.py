@@ -81,3 +81,28 @@ def test_the_setting_of_a_library_that_is_known_is_named():
 )
 def test_other_code_keeps_its_advice(files):
     assert str(told(*files).fix).startswith("Send the index as data")
+
+
+def picked(rows: int, file: str) -> str:
+    """Elements that whole numbers pick in a file, as a mask's places."""
+    at = f'metadata={{op_type="aten__index" source_file="{file}" source_line=9}}'
+    return f"""HloModule picked
+
+ENTRY main {{
+  x = f32[24,8] parameter(0)
+  i = s64[{rows},2] parameter(1), {at}
+  ROOT g = f32[{rows}] gather(x, i), offset_dims={{}}, collapsed_slice_dims={{0,1}},
+    start_index_map={{0,1}}, index_vector_dim=1, slice_sizes={{1,1}}, {at}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "is_optimizer"),
+    [(f"{PACKAGES}/torch/optim/rprop.py", True), ("train.py", False)],
+)
+def test_a_mask_of_an_optimizer_is_not_the_users_to_rewrite(file, is_optimizer):
+    found = explain_modules(*(read_module(picked(rows, file)) for rows in (5, 9)))
+    told = str(found.verdict.fix)
+    assert ("take another optimizer (Adam, RMSprop)" in told) == is_optimizer
+    assert ("torch.where" in told) != is_optimizer
