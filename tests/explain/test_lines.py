@@ -15,7 +15,7 @@ import zstandard
 from click.testing import CliRunner
 from hlo_helpers import FIXTURES
 
-from xlagraph.cause.sources import own_line, where
+from xlagraph.cause.sources import of_the_program, own_line, where
 from xlagraph.cli.app import cli
 from xlagraph.explain import explain_modules
 from xlagraph.graph import SourceFrame
@@ -104,6 +104,13 @@ def test_without_whole_stacks_the_innermost_line_stays():
     bare = replace(module, tables=tables)
     assert not any(line.called for i in range(len(bare)) for line in where(bare, [i]))
     assert not bare.origins
+
+
+def test_frames_of_what_records_are_none_of_the_program():
+    """Capture stands around the flush of a bucket, and so in the stack of what that reduces."""
+    flush = SourceFrame("/src/xlagraph/capture/tensors/fsdp.py", 128, "flush")
+    step = SourceFrame("/me/train.py", 5, "main")
+    assert [*of_the_program((flush, step))] == [step]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from xlagraph.message import Message, Operation, SourceLine, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.graph import Module, SourceFrame
 
+CAPTURE = "xlagraph/capture/"
 OPERATORS = "torch/_tensor.py"
 """Where torch writes operators in Python."""
 MAX_LINES = 3
@@ -124,7 +125,12 @@ def stack(module: Module, i: int) -> tuple[SourceLine, ...]:
     metadata, origin = module.metadata(i), module.origins.get(i)
     frames = metadata.frames if metadata else ()
     frames = frames or (origin.frames if origin else ())
-    return tuple(SourceLine(f.file, f.line, _named(f.function)) for f in frames)
+    return tuple(SourceLine(f.file, f.line, _named(f.function)) for f in of_the_program(frames))
+
+
+def of_the_program(frames: Iterable[SourceFrame]) -> Iterator[SourceFrame]:
+    """Frames without those of what records: capture stands around the flush of a bucket."""
+    return (frame for frame in frames if CAPTURE not in frame.file)
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.sources import of_the_program
 from xlagraph.report.model import ModuleData, Origin
 from xlagraph.report.wording import member_name
 
@@ -121,7 +122,7 @@ def _origins(
                 names.operation(metadata.op_name) if metadata else "",
                 tuple(
                     (files.place(names.path(f.file)), f.line, names.function(f.function))
-                    for f in (metadata.frames if metadata else ())
+                    for f in of_the_program(metadata.frames if metadata else ())
                 ),
             )
         column.append(places[text])
