@@ -110,7 +110,7 @@ def test_compare_says_what_went_and_ends_with_one_if_it_is_worse(folder: Path) -
 def test_the_page_of_two_runs_shows_what_changed(folder: Path) -> None:
     done = xlagraph("report", "xlagraph-run", "xlagraph-run-2", "-o", "two.html", cwd=folder)
     assert done.returncode == 0
-    assert "Better: was 3 compiles beyond warm-up, now none" in done.stdout
+    assert "xlagraph-run: better: was 3 compiles beyond warm-up, now none" in done.stdout
     page = (folder / "two.html").read_text()
     assert "3 of 7 graphs are the same in both" in page
     hidden = xlagraph(
