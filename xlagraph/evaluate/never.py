@@ -16,11 +16,24 @@ MAX_DEPTH = 24
 _POSITIVE = frozenset({"exponential", "logistic"})
 _NEVER = _POSITIVE | {"abs", "rsqrt", "sqrt"}
 _KEEPS = frozenset({"broadcast", "convert", "copy", "reshape", "slice", "transpose"})
+_Known = dict[tuple[int, int], bool]
+"""What is known of an instruction, looked at so deep: one that several take in is asked once."""
 _NEUTRAL = {"maximum": "-inf", "minimum": "inf"}
 
 
-def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
+def is_never_negative(module: Module, i: int) -> bool:
     """Whether an instruction's values are at least 0 wherever they are numbers."""
+    return _is_never_negative(module, i, MAX_DEPTH, {})
+
+
+def _is_never_negative(module: Module, i: int, depth: int, known: _Known) -> bool:
+    """The same; `known` has what was asked of values that several take in."""
+    if (i, depth) not in known:
+        known[i, depth] = _starts_at_zero(module, i, depth, known)
+    return known[i, depth]
+
+
+def _starts_at_zero(module: Module, i: int, depth: int, known: _Known) -> bool:
     opcode, operands = module.opcodes[i], module.operands[i]
     is_square = opcode == "multiply" and len({*operands}) == 1
     if opcode in _NEVER or is_square or module.shapes[i].startswith("pred["):
@@ -29,7 +42,7 @@ def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
         return _is_at_least_zero(module.payloads.get(i, ""))
     if depth == 0 or not operands:
         return False
-    below = (is_never_negative(module, o, depth - 1) for o in operands)
+    below = (_is_never_negative(module, o, depth - 1, known) for o in operands)
     if opcode == "power":
         return _is_even(constant_of(module, operands[1])) or next(below)
     if opcode == "select":
@@ -39,24 +52,37 @@ def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
     if opcode == "reduce":
         return len(operands) == 2 and _adds(module, i) and all(below)
     if opcode == "call":
-        return is_never_negative(module, module.computations[module.callees[i][0]].root, depth - 1)
+        root = module.computations[module.callees[i][0]].root
+        return _is_never_negative(module, root, depth - 1, known)
     return opcode in (*_KEEPS, "add", "divide", "multiply") and all(below)
 
 
-def is_positive(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
+def is_positive(module: Module, i: int) -> bool:
     """Whether an instruction's values are above 0 wherever they are numbers.
 
     But for those that are too small for their type, as an exponential may be.
     """
+    return _is_positive(module, i, MAX_DEPTH, {}, {})
+
+
+def _is_positive(module: Module, i: int, depth: int, known: _Known, at_zero: _Known) -> bool:
+    """The same; `at_zero` has what was asked of values that may be 0."""
+    if (i, depth) not in known:
+        known[i, depth] = _starts_above(module, i, depth, known, at_zero)
+    return known[i, depth]
+
+
+def _starts_above(module: Module, i: int, depth: int, known: _Known, at_zero: _Known) -> bool:
     opcode, operands = module.opcodes[i], module.operands[i]
     if opcode == "constant":
         return is_never_negative(module, i) and not _is_zero(module, i)
     if opcode in _POSITIVE or depth == 0 or not operands:
         return opcode in _POSITIVE
-    below = (is_positive(module, o, depth - 1) for o in operands)
+    below = (_is_positive(module, o, depth - 1, known, at_zero) for o in operands)
     match opcode:
         case "add":
-            return any(below) and all(is_never_negative(module, o) for o in operands)
+            least = (_is_never_negative(module, o, MAX_DEPTH, at_zero) for o in operands)
+            return any(below) and all(least)
         case "maximum":
             return any(below)
         case "clamp" | "power" | "rsqrt" | "sqrt":
@@ -109,16 +135,22 @@ def _hands_on_no_number(module: Module, i: int) -> bool:
     if not _is_nan_check(module, i):
         return False
     asked = module.operands[i][0]
-    users = [module.operands[u] for u in module.users[i] if module.opcodes[u] == "select"]
-    if len(users) < len(module.users[i]) or any(taken[0] != i for taken in users):
-        return False
-    return all(
+    choices = _choices(module, i)
+    return choices is not None and all(
         then == asked
         or constant_of(module, then) == "nan"
         or _is_sum_of_both(module, then, asked)
         or (module.opcodes[other] == "sign" and module.operands[other] == (asked,))
-        for _, then, other in users
+        for then, other in choices
     )
+
+
+def _choices(module: Module, condition: int) -> list[tuple[int, int]] | None:
+    """The pairs of values of which a condition picks; None if anything else is made of it."""
+    taken = [module.operands[u] for u in module.users[condition] if module.opcodes[u] == "select"]
+    if len(taken) < len(module.users[condition]) or any(one[0] != condition for one in taken):
+        return None
+    return [(then, other) for _, then, other in taken]
 
 
 def _hands_on_zero(module: Module, i: int) -> bool:
@@ -126,12 +158,10 @@ def _hands_on_zero(module: Module, i: int) -> bool:
     asked, zero = module.operands[i]
     if module.attributes[i].get("direction") != "EQ" or not _is_zero(module, zero):
         return False
-    users = [module.operands[u] for u in module.users[i] if module.opcodes[u] == "select"]
-    if len(users) < len(module.users[i]) or any(taken[0] != i for taken in users):
-        return False
-    return all(
+    choices = _choices(module, i)
+    return choices is not None and all(
         _is_zero(module, then) and _is_with_logarithm(module, product, asked)
-        for _, then, product in users
+        for then, product in choices
     )
 
 

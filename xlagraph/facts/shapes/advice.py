@@ -46,9 +46,9 @@ def words_of_inputs(
 
 def _are_reshaped_weights(diff: Diff, starts: Mapping[int, int]) -> bool:
     """Whether all are updated, and have more axes in one version, as a scale of each channel."""
-    return all(
-        _axes(diff.a.shapes[x]) != _axes(diff.b.shapes[y]) for x, y in starts.items()
-    ) and all(map(renewed(diff.a).__contains__, starts))
+    shapes = ((diff.a.shapes[x], diff.b.shapes[y]) for x, y in starts.items())
+    have_other_axes = all(_axes(one) != _axes(other) for one, other in shapes)
+    return have_other_axes and renewed(diff.a).keys() >= starts.keys()
 
 
 def _axes(shape: str) -> int:

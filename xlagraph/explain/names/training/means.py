@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
-TWO = 2
-"""A formula of each side."""
 DIVISOR = "A sum is divided by the number of its values"
 _BY_NUMBER = re.compile(r" / [a-z]\b")
 FIX = say("Use one reduction in both (mean, sum, batchmean).")
@@ -28,7 +26,7 @@ FIX = say("Use one reduction in both (mean, sum, batchmean).")
 def with_divisor(_: Diff, cause: Cause) -> Cause:
     """The cause as a mean of which the other side divides the sum by a number that is handed in."""
     told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
-    if not cause.proved or cause.kind not in BRANCHES or len(told) < TWO:
+    if not cause.proved or cause.kind not in BRANCHES or len(told) < 2:
         return cause
     for side, mean, quotient in ((A, told[0], told[1]), (B, told[1], told[0])):
         ends = [m.end() for m in _BY_NUMBER.finditer(quotient)]
