@@ -36,7 +36,7 @@ def test_a_stage_that_begins_once_and_stays_is_told_and_no_alarm(tmp_path):
     (note,) = run.verdict.notes
     assert str(note) == (
         "Settled since step 6: 1 compile, 0.50 s, of a graph behind which nothing new came; what "
-        "makes it differ from those before is not proved."
+        "it differs in stands in the list of causes."
     )
     (group,) = [group for group in run.groups if group.meant]
     assert str(group.title) == (

@@ -56,34 +56,37 @@ def test_an_input_of_another_dtype_comes_with_both() -> None:
         (5, 0, 3, 2),
     ],
 )
-def test_what_settled_takes_few_lines(number: int, problems: int, begun: int, rest: int) -> None:
+def test_what_is_meant_takes_few_lines(number: int, problems: int, begun: int, rest: int) -> None:
     run = explained_run(FIXTURES / "pairs" / "label_dtype")
-    settled = replace(run.problems[0], expected=True, meant=Meant.EARLY)
+    meant = replace(run.problems[0], expected=True, meant=Meant.RHYTHM)
     places = [Place(SourceLine("train.py", 10 + k, "step")) for k in range(number)]
-    groups = (*run.problems[:problems], *(replace(settled, place=place) for place in places))
+    groups = (*run.problems[:problems], *(replace(meant, place=place) for place in places))
     verdict = run_verdict(run.run, groups, run.graphs, 3, 20, 0, began_late=False)
     notes = list(map(str, verdict.notes))
-    assert sum(note.startswith("Settled since ") for note in notes) == begun
+    assert sum(note.startswith("In a fixed order since ") for note in notes) == begun
     more = [note for note in notes if "more such changes" in note]
     assert len(more) == bool(rest)
     assert all(one.startswith(f"{rest} more such changes stand in the list") for one in more)
-    assert all(f": {rest * settled.compiles} compile" in one for one in more)
+    assert all(f": {rest * meant.compiles} compile" in one for one in more)
 
 
-@pytest.mark.parametrize(("meant", "notes"), [(Meant.EARLY, 1), (Meant.PHASE, 2)])
-def test_what_settled_twice_in_the_same_words_is_one_note(meant: Meant, notes: int) -> None:
+@pytest.mark.parametrize(
+    ("meant", "told"),
+    [
+        (Meant.EARLY, ["Settled since step 9: 2 compiles, "]),
+        (Meant.SETTLED, ["Settled since step 9: 2 compiles, "]),
+        (Meant.PHASE, ["Changed in step 6 and stayed so: ", "Changed in step 9 and stayed so: "]),
+    ],
+)
+def test_what_settled_is_one_note(meant: Meant, told: list[str]) -> None:
+    """Whatever it differs in: there is nothing to do, and nobody knows that it was meant."""
     run = explained_run(FIXTURES / "pairs" / "label_dtype")
     first, again = (
         replace(run.problems[0], expected=True, meant=meant, steps=(k,)) for k in (6, 9)
     )
     verdict = run_verdict(run.run, (first, again), run.graphs, 3, 20, 0, began_late=False)
-    told = [
-        str(note)
-        for note in verdict.notes
-        if "; 1 compile, " in str(note) or "; 2 compiles, " in str(note)
-    ]
-    assert len(told) == notes
-    assert ("steps 6, 9" in told[0] and "2 compiles" in told[0]) is (notes == 1)
+    assert len(verdict.notes) == len(told)
+    assert all(str(note).startswith(one) for note, one in zip(verdict.notes, told, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from xlagraph.runs.by_design.known_sizes import with_known_sizes
 from xlagraph.runs.by_design.meant import how_meant
 from xlagraph.runs.by_design.odd_batches import with_odd_batches
 from xlagraph.runs.by_design.periodic import periodic_parts
+from xlagraph.runs.by_design.quiet import with_quiet
 from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.runs.by_design.stages import with_stages
 from xlagraph.runs.by_design.untold import without_notes
@@ -157,7 +158,8 @@ def _with_meant(
     going_on |= in_drawn_order(nodes, program)
     nodes = with_stages(nodes, graphs, design, going_on, steps)
     last = _last_compile(compared, nodes)
-    return with_early(nodes, graphs, comparisons, design, history, going_on, last)
+    nodes = with_early(nodes, graphs, comparisons, design, history, going_on, last)
+    return with_quiet(nodes, history, going_on, last)
 
 
 def _last_compile(compared: Compared, nodes: Iterable[GraphNode]) -> int | None:

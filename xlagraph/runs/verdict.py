@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
@@ -37,8 +35,10 @@ STAGES = 3
 """A program in which so many phases began is one of stages."""
 MAX_BESIDE = 2
 """Further causes of the same graphs that are named."""
-ONCE = (Meant.CHOICE, Meant.EARLY, Meant.PHASE, Meant.STAGES)
+ONCE = (Meant.CHOICE, Meant.PHASE, Meant.STAGES)
 """What compiled for good, so that mending it saves nothing any more."""
+LEFT = (Meant.EARLY, Meant.SETTLED)
+"""What came early and no more, of which nobody knows that it was meant."""
 CHOSEN = say("Nothing to do where the sizes are a choice, such as length buckets.")
 MANY_SIZES = say("Pad to one size that all fit in, or a few.")
 """What to do where there is no odd batch that may be dropped."""
@@ -201,14 +201,13 @@ def _meant(groups: Sequence[CauseGroup], most: int, *, with_fix: bool = True) ->
     """
     told = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
     begun = _begun(told)
-    found = _at_once(
-        [
-            one
-            for one in told
-            if not (_settles(one) or _is_of_a_kind(one) or _goes_on_beginning(one, begun))
-            and not _is_one_size(one, told)
-        ]
-    )
+    asked = [
+        one
+        for one in told
+        if not (_settles(one) or _is_of_a_kind(one) or _goes_on_beginning(one, begun))
+        and not _is_one_size(one, told)
+    ]
+    found = [one for one in asked if one.meant not in LEFT]
     if len(begun) >= STAGES:
         stages = [one for one in found if one.meant is Meant.PHASE]
         found = [one for one in found if one.meant is not Meant.PHASE]
@@ -218,6 +217,19 @@ def _meant(groups: Sequence[CauseGroup], most: int, *, with_fix: bool = True) ->
     rest = found[len(named) :]
     if rest:
         yield say(f"{len(rest)} more such changes stand in the list of causes: {_spent(rest)}.")
+    if left := [one for one in asked if one.meant in LEFT]:
+        yield _as_settled(left)
+
+
+def _as_settled(groups: Sequence[CauseGroup]) -> Message:
+    """That graphs came early and no more; what each differs in says nothing of what to do."""
+    steps = [step for one in groups for step in one.steps]
+    many = sum(len(one.graphs) for one in groups) > 1
+    return say(
+        f"Settled since step {max(steps)}: {_spent(groups)}, of {'graphs' if many else 'a graph'} "
+        f"behind which nothing new came; what {'they differ' if many else 'it differs'} in stands "
+        "in the list of causes.",
+    )
 
 
 def _begun(groups: Iterable[CauseGroup]) -> frozenset[int]:
@@ -239,25 +251,6 @@ def _as_stages(groups: Sequence[CauseGroup]) -> Iterator[Message]:
             for one in sorted(groups, key=lambda one: one.steps)
         )
         yield say("Stages: ", join(shown, 4, "; "), f" ({_spent(groups)}).")
-
-
-def _at_once(groups: Sequence[CauseGroup]) -> list[CauseGroup]:
-    """The groups; those that came early and are told in the same words are one, with all steps."""
-    alike: defaultdict[tuple[object, ...], list[CauseGroup]] = defaultdict(list)
-    for k, group in enumerate(groups):
-        is_early = group.meant is Meant.EARLY
-        words = (str(_named(group)), str(group.fix_in_short)) if is_early else (k,)
-        alike[words].append(group)
-    return [
-        replace(
-            own[0],
-            steps=tuple(sorted({step for one in own for step in one.steps})),
-            graphs=tuple(digest for one in own for digest in one.graphs),
-            compiles=sum(one.compiles for one in own),
-            spent=together([one.spent for one in own]),
-        )
-        for own in alike.values()
-    ]
 
 
 def _settles(group: CauseGroup) -> bool:
@@ -298,23 +291,12 @@ def _is_copy(cause: Cause) -> bool:
 def _note(group: CauseGroup, *, with_fix: bool) -> Message:
     """When a change came, what it cost, and what else to do."""
     begin = say(f"step{'s' if len(group.steps) > 1 else ''} ", join(map(str, group.steps), 4))
-    if group.meant is Meant.SETTLED:
-        many = len(group.graphs) > 1
-        return say(
-            "Settled since ",
-            begin,
-            f": {count(group.compiles, 'compile')}, {group.spent}, of "
-            f"{'graphs' if many else 'a graph'} behind which nothing new came; what makes "
-            f"{'them' if many else 'it'} differ from those before is not proved.",
-        )
     if group.meant in (Meant.PHASE, Meant.STAGES):
         when = say("Changed in ", begin, " and stayed so")
     elif group.meant is Meant.SIZES:
         when = say("In turn since ", begin)
     elif group.meant is Meant.ODD:
         when = say("Since ", begin)
-    elif group.meant is Meant.EARLY:
-        when = say("Settled since ", begin)
     elif group.meant is Meant.CHOICE:
         when = say("One of two in each step since ", begin)
     else:

@@ -117,10 +117,10 @@ def with_early(
     lasted = history.steps - 1 - (stable or 0)
     few = MORE if lasted >= max(SIZES_LASTING, MUCH_LONGER * (stable or 0)) else FEW
     outcomes = [comparisons[k].outcome for k in open_graphs]
-    of_sizes = any(one is not None and _has_size(one) for one in outcomes)
+    of_sizes = any(one is not None and has_size(one) for one in outcomes)
     is_few = len(open_graphs) <= few
     is_settled = is_few and _is_settled(came, history, stable, of_sizes=of_sizes)
-    if not is_settled or _grows(nodes, history.turns):
+    if not is_settled or grows(nodes, history.turns):
         return found
     early = _Early(nodes, graphs, comparisons, design, history.turns, lasted >= SIZES_LASTING)
     told |= _lengths([nodes[k] for k in open_graphs])
@@ -169,7 +169,7 @@ def _is_settled(number: int, history: History, stable: int | None, *, of_sizes: 
     return not history.began_late and since >= LASTING and is_long
 
 
-def _grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
+def grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
     """Whether graphs grew from turn to turn of a place, though they come again from the first on.
 
     So do those of windows, each of which goes back through all before it.
@@ -241,7 +241,7 @@ class _Early:
         if number in self._once and self._is_event(number):
             return Meant.EARLY
         causes = [one for one in causes if _scope(one) not in self._flips]
-        if _has_size(outcome) and not self.has_all_sizes and self._is_odd(number, other):
+        if has_size(outcome) and not self.has_all_sizes and self._is_odd(number, other):
             return Meant.NOT
         if outcome.proved:
             return Meant.EARLY if _may_be_meant(causes, outcome) else Meant.NOT
@@ -255,7 +255,7 @@ class _Early:
         batch of another size, as an evaluation has it.
         """
         own, before = self.nodes[number].instructions, self.nodes[other].instructions
-        is_evaluation = own <= FORWARD * before and _has_size(outcome)
+        is_evaluation = own <= FORWARD * before and has_size(outcome)
         return own <= before and not is_evaluation
 
     def _is_event(self, number: int) -> bool:
@@ -299,7 +299,7 @@ class _Early:
         """
         node = self.nodes[number]
         is_known = self.has_all_sizes or self._evaluates(number) or self._sizes_come_again
-        unnamed = node.unnamed_hits if is_known or not _has_size(outcome) else 0
+        unnamed = node.unnamed_hits if is_known or not has_size(outcome) else 0
         behind = [k for k, c in enumerate(self.comparisons) if c.number == number]
         later = max((self.nodes[k].hits for k in behind if self.continues(k)), default=0)
         is_whole = node.sync_kind == "step" or node.call_site in self._beside
@@ -317,7 +317,7 @@ class _Early:
     def _sizes_come_again(self) -> bool:
         """Whether several sizes are known to have run again: the steps choose among them."""
         known = (node.explanation for node in self.nodes if node.hits >= AGAIN)
-        return sum(1 for outcome in known if outcome and _has_size(outcome)) >= SEVERAL
+        return sum(1 for outcome in known if outcome and has_size(outcome)) >= SEVERAL
 
     @cached_property
     def _cut_from_the_first_step(self) -> bool:
@@ -358,13 +358,13 @@ def _scope(cause: Cause) -> tuple[str, str] | None:
 def _may_be_meant(causes: Sequence[Cause], outcome: Outcome) -> bool:
     """Whether each of these causes may be meant; beside a size also the little that comes of it."""
     others = [one for one in causes if not _may_come_alone(one)]
-    return not others or (_has_size(outcome) and sum(one.share for one in others) <= BESIDE)
+    return not others or (has_size(outcome) and sum(one.share for one in others) <= BESIDE)
 
 
 def _may_come_alone(cause: Cause) -> bool:
     return comes_along(cause) or cause.kind in (*SIZES, *FOLLOWING)
 
 
-def _has_size(outcome: Outcome) -> bool:
+def has_size(outcome: Outcome) -> bool:
     """Whether an input has another size; what comes in another form has that of its source."""
     return any(one.kind is INPUT_SHAPE and one.short != FORM_SHORT for one in outcome.causes)
