@@ -50,7 +50,7 @@ def test_what_came_once_is_told_and_is_no_problem_of_its_own(tmp_path):
     (slight,) = (group for group in run.groups if group.meant is Meant.SELDOM)
     assert (slight.kind.id, slight.compiles) == ("live-tensor", 1)
     assert str(run.verdict).endswith(
-        "What came but once or twice beside it (1 compile, 0.50 s) is listed below."
+        "What came seldom beside it (1 compile, 0.50 s) is listed below."
     )
     assert all(run.graphs[k].warm_up == (k < 2) for k in range(len(run.graphs)))
 

@@ -30,6 +30,7 @@ from xlagraph.runs.groups import group_nodes, groups_by, introduced, with_source
 from xlagraph.runs.handed_on import with_made_anew
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, failures, ranked
 from xlagraph.runs.nodes import node_of
+from xlagraph.runs.of_lists import with_history
 from xlagraph.runs.read_sizes import with_counts, with_reads
 from xlagraph.runs.reasons import own_reasons
 from xlagraph.runs.slight import with_slight
@@ -201,6 +202,6 @@ def _grouped(
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = with_source(with_statements(groups, run, graphs), run)
     groups = with_reads(with_makers(groups, run.processes), nodes, run.processes, program)
-    groups = with_made_anew(with_counts(groups, program))
+    groups = with_history(with_made_anew(with_counts(groups, program)))
     groups, nodes = with_slight(groups, nodes, history.steps)
     return Account(nodes, groups)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.finding import Words
+from xlagraph.message import count, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
@@ -13,18 +16,33 @@ from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.beside import OFTEN
 from xlagraph.runs.causes.growth import main_line
+from xlagraph.runs.causes.stated import as_one
 from xlagraph.runs.kinds import GROWING_GRAPH, UNEXPLAINED
+from xlagraph.runs.model import ranked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.message import SourceLine
-    from xlagraph.runs.model import GraphNode
+    from xlagraph.runs.model import CauseGroup, GraphNode
     from xlagraph.runs.reasons import Reason
 
 LEFT = (INPUT_SHAPE, LIVE_TENSOR, UNEXPLAINED)
 """What graphs differ in that keep, compute or take in what was read of a list."""
+LBFGS = "/torch/optim/lbfgs.py"
+KINDS = 2
+"""In so many ways the graphs of one loop differ."""
+HISTORY = Words(
+    say(
+        "torch.optim.LBFGS loops in Python over the pairs that it keeps, one more with each "
+        "iteration until there are history_size, and reads a value in each turn: every length is "
+        "another set of graphs. Give it a history_size that is full after a few iterations; or "
+        "run it on the CPU, where so few parameters are as fast."
+    ),
+    say("The history of L-BFGS grows, and its loop with it"),
+    say("Set a small history_size, which is soon full; or run it on CPU."),
+)
 PIECES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH, RANDOM_NUMBERS)
 
 
@@ -107,3 +125,35 @@ def left_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> di
 def _first(node: GraphNode) -> Cause | None:
     """What a graph differs in first."""
     return next(iter(node.explanation.causes), None) if node.explanation else None
+
+
+def with_history(groups: Sequence[CauseGroup]) -> tuple[CauseGroup, ...]:
+    """The groups; as one those of L-BFGS, whose steps loop over the history that it keeps.
+
+    PyTorch's goes through a list of pairs and reads values between them, so that each length cuts
+    its steps into other parts (``torch/optim/lbfgs.py``).
+    """
+    problems = [(g, g.place.line[:2]) for g in groups if not g.expected and g.place.line]
+    lines = {line for group, line in problems if _is_lbfgs(group)}
+    own = [group for group, line in problems if line in lines]
+    first = max(own, key=lambda group: group.compiles, default=None)
+    if len(lines) != 1 or len(own) < KINDS or first is None or first.cause is None:
+        return tuple(groups)
+    one = as_one([first, *(group for group in own if group is not first)])
+    title = say(HISTORY.short, f": {count(one.compiles, 'graph')}")
+    cause = replace(
+        first.cause,
+        title=title,
+        fix=say(HISTORY.fix),
+        short=HISTORY.short,
+        short_fix=HISTORY.short_fix,
+        seen=None,
+    )
+    told = replace(one, title=title, cause=cause, further=(), frequent=(), second=(), alike=())
+    return ranked((told, *(group for group in groups if group not in own)))
+
+
+def _is_lbfgs(group: CauseGroup) -> bool:
+    cited = (line for one in group.cause.evidence for line in one.sources) if group.cause else ()
+    frames = (frame for line in cited for frame in (line, line.called) if frame)
+    return any(frame.file.endswith(LBFGS) for frame in frames)

@@ -39,6 +39,7 @@ from xlagraph.runs.causes.growth import (
     as_growth,
     growing,
     growing_inputs,
+    is_made_in_library,
     loops_that_read,
     main_line,
     uneven_loops,
@@ -201,9 +202,8 @@ def _drawn(
         for node, cause in told
         if not known[node.digest].retell or isinstance(known[node.digest].retell, AsLoop)
     ]
-    uneven = {
-        d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in uneven_turns(turns, program).items()
-    }
+    turned = uneven_turns(turns, program)
+    uneven = {d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in turned.items()}
     uneven |= {
         d: Reason(EXTRA_SUBGRAPH, one.call, one) for d, one in recursions(turns, program).items()
     }
@@ -213,6 +213,8 @@ def _drawn(
     causes = [(node, one) for node, cause in causes for one in _with_forward(node, cause)]
     left = _without_cause(nodes, known)
     picks = {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program, left).items()}
+    in_loops = {one.retell.loop: one for one in picks.values() if isinstance(one.retell, AsDrawn)}
+    uneven |= {d: in_loops[one.loop] for d, one in turned.items() if one.loop in in_loops}
     known_causes = [(node, cause) for node, cause in causes if node.digest not in mixed]
     asked = {
         d: Reason(REPLACED_SUBGRAPH, one.branch, one)
@@ -334,7 +336,8 @@ def _of_sizes(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
     """Graphs in which pieces come or go with the size of an input that others have too.
 
     A slice of the whole is no slice, what is never filled up is not padded, and a loop over the
-    input has as many turns, with tensors for each.
+    input has as many turns, with tensors for each. A library makes its tensors as long as what it
+    is given.
     """
     causes = {
         node: node.explanation.causes for node in nodes if node.explanation and not node.warm_up
@@ -351,7 +354,8 @@ def _of_sizes(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
         node.digest: Reason(INPUT_SHAPE, main_line(cause))
         for node, found in causes.items()
         for cause in found[1:]
-        if may_come_of_size(found[0]) and cause.kind is INPUT_SHAPE and main_line(cause) in lines
+        if cause.kind is INPUT_SHAPE and main_line(cause) in lines
+        if may_come_of_size(found[0]) or is_made_in_library(found[0])
     }
 
 

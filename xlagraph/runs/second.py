@@ -17,9 +17,9 @@ from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
-from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.runs.beside import family
-from xlagraph.runs.causes.growth import BAKED, main_line
+from xlagraph.runs.causes.growth import BAKED, is_made_in_library, main_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -67,6 +67,7 @@ def second_causes(
         other
         for other in others
         if other.kind is not OUTPUT_ORDER
+        and not (first[0] is INPUT_SHAPE and is_made_in_library(other))
         and _is_elsewhere(other, first)
         and _goes_its_own_way(first, key_of(other), members)
     ]

@@ -4,6 +4,9 @@ A program that compiles in every step for one reason mostly has ordinary further
 computes now and then, a step behind an evaluation. Alone such a graph is looked into. Beside a
 cause of many compiles it is listed with its line, the verdict says what it cost, and it takes
 nothing from what is to be mended first.
+
+So is what looks otherwise at the very line of that cause, in one graph of twenty; and where blocks
+of a model are left out, what else its call computes in some of those steps.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.runs.by_design.early import NEVER_MEANT
 from xlagraph.runs.model import Meant
 
@@ -29,6 +33,8 @@ RARE, HALF = 0.1, 0.5
 """The part of its compiles that another one has at most that may take so much of its seconds."""
 FEW = 2
 """A cause with more compiles than these goes on."""
+STRAY = 0.05
+"""The part of the first cause's compiles that another one at its line has at most."""
 LASTING = 12
 """So many steps without another show that a copy was taken, and no more."""
 NEVER = NEVER_MEANT - {EARLY_EXECUTION}
@@ -58,13 +64,21 @@ def with_slight(
 
 
 def _is_slight(group: CauseGroup, first: CauseGroup) -> bool:
-    return (
-        group is not first
-        and first.compiles >= MANY
+    if group is first or group.kind in NEVER:
+        return False
+    return _is_at_its_line(group, first) or (
+        first.compiles >= MANY
         and group.compiles <= min(FEW, SLIGHT * first.compiles)
         and group.spent.wall_seconds <= _part(group, first) * first.spent.wall_seconds
-        and group.kind not in NEVER
     )
+
+
+def _is_at_its_line(group: CauseGroup, first: CauseGroup) -> bool:
+    """Whether it is most likely the first cause, seen otherwise in a few of its steps."""
+    if group.place.line is None or group.place.line != first.place.line:
+        return False
+    is_of_blocks = first.kind is SKIPPED_BLOCK and group.kind.is_piece
+    return group.compiles <= (HALF if is_of_blocks else STRAY) * first.compiles
 
 
 def _part(group: CauseGroup, first: CauseGroup) -> float:

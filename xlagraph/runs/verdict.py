@@ -316,7 +316,7 @@ def _seldom(groups: Sequence[CauseGroup]) -> Iterator[Message]:
     seldom = [group for group in groups if group.meant is Meant.SELDOM]
     if seldom:
         which = "is" if sum(group.compiles for group in seldom) == 1 else "are"
-        yield say(f"What came but once or twice beside it ({_spent(seldom)}) {which} listed below.")
+        yield say(f"What came seldom beside it ({_spent(seldom)}) {which} listed below.")
 
 
 def _what(problems: Sequence[CauseGroup]) -> Message:

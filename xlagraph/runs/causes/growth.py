@@ -11,6 +11,7 @@ from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import enclosing
 from xlagraph.facts.shapes.size_makers import LISTED
+from xlagraph.facts.shapes.sizes import changed_sizes
 from xlagraph.message import count, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
@@ -85,6 +86,13 @@ DETACH_FIX = say(
 def main_line(cause: Cause) -> SourceLine | None:
     """The first source line that a cause cites."""
     return next(iter(cause.lines), None)
+
+
+def is_made_in_library(cause: Cause) -> bool:
+    """Whether a library makes a tensor of another size: it takes that from what it is given."""
+    line = main_line(cause)
+    called = line.called if line else None
+    return cause.kind is PYTHON_SIZE and called is not None and called.is_library
 
 
 def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[SourceLine | None, list[GraphNode]]:
@@ -175,12 +183,13 @@ def _used_elsewhere(
     return {d: line for (line, _), those in found.items() if len(those) >= MANY for d in those}
 
 
-def _lengths(node: GraphNode) -> tuple[str, str] | None:
-    """The shapes of what its explanation cites first, before and after."""
+def _lengths(node: GraphNode) -> frozenset[tuple[int, int]]:
+    """The sizes, before and after, of those that differ in what its explanation cites first."""
     outcome = node.explanation
     if outcome is None or outcome.first_a is None or outcome.first_b is None:
-        return None
-    return outcome.first_a.shape, outcome.first_b.shape
+        return frozenset()
+    changed = changed_sizes(outcome.first_a.shape, outcome.first_b.shape)
+    return frozenset((old, new) for _, old, new in changed)
 
 
 def _lines(node: GraphNode) -> tuple[SourceLine, ...]:

@@ -256,7 +256,8 @@ def _in_order(frames: Sequence[SourceLine], program: ProgramText) -> AsShuffled 
         line = draws.shuffled(frame.line)
         if line is not None:
             is_picked, is_sorted = (bool(one.search(draws.lines[line])) for one in (_PICKS, _SORTS))
-            return AsShuffled(frame._replace(line=line), is_sorted, is_picked)
+            head = frame._replace(line=line, called=None, backward_of="")
+            return AsShuffled(head, is_sorted, is_picked)
     return None
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MANY = 3
 """So many graphs of other sizes at least come of the longest of a batch: of a last batch fewer."""
+ROWS = 2
+"""Dimensions of a table."""
 
 NO_DROP = frozenset({"0", "0.0"})
 
@@ -160,13 +162,15 @@ def _configuration(group: CauseGroup, run: Run) -> SourceLine | None:
     Any model's where the group does not tell it.
     """
     models = {found[1] for one in group.place.stack if (found := _OF_MODEL.search(one.file))}
-    names = {f"{name.replace('_', '')}config" for name in models}
-    lines = {
-        SourceLine(one.file, one.line, one.function)
+    names = tuple(name.replace("_", "") for name in models)
+    told = [
+        (one.value.lower(), SourceLine(one.file, one.line, one.function))
         for process in run.processes
         for one in process.settings
-        if one.option == CONFIGURED and (not models or one.value.lower() in names)
-    }
+        if one.option == CONFIGURED and (not names or one.value.lower().startswith(names))
+    ]
+    exact = {line for value, line in told if value.removesuffix("config") in names}
+    lines = exact or {line for _, line in told}  # one folder may hold several models
     return lines.pop() if len(lines) == 1 else None
 
 
@@ -245,11 +249,14 @@ def _is_joined(
 
 
 def _is_padded(graphs: Sequence[CapturedGraph]) -> bool:
-    """Whether inputs differ in one dimension, in many sizes: images of another scale have two."""
+    """Whether inputs differ in one dimension, in many sizes: images of another scale have two.
+
+    Of inputs of two dimensions some may be indices that a mask picks, as many as it keeps.
+    """
     sizes = frozenset[Size]().union(*sizes_apart(graphs))
     dimensions = Counter((one.rank, one.dimension) for one in sizes)
-    ranks = Counter(rank for rank, _ in dimensions)
-    return max(dimensions.values(), default=0) >= MANY and max(ranks.values()) == 1
+    ranks = Counter(rank for rank, _ in dimensions if rank > ROWS)
+    return max(dimensions.values(), default=0) >= MANY and max(ranks.values(), default=1) == 1
 
 
 def _records(stated: Stated, run: Run) -> tuple[SettingRecord, ...]:

@@ -77,6 +77,8 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     # Of several lines that change, another may come first in a graph.
     members = [node for node in members if _is_at(node, group.place.line)] or members
     cited = {(digest, one.form): one for digest, one in _cited(members)}
+    if group.kind is INPUT_SHAPE:  # rather than what is made as large
+        cited = {key: one for key, one in cited.items() if one.opcode == "parameter"} or cited
     forms = Counter(form for _, form in cited)
     if not forms:
         return None
