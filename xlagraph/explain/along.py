@@ -11,7 +11,13 @@ from xlagraph.cause.kinds import Section
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import knows_lines
 from xlagraph.explain.names.merged import BRANCHES, is_order, pairs_of
-from xlagraph.explain.names.ordered import BACKWARD, has_more_terms, is_pick, joins_more
+from xlagraph.explain.names.ordered import (
+    BACKWARD,
+    has_more_terms,
+    is_pick,
+    joins_more,
+    types_of_inputs,
+)
 from xlagraph.explain.names.turns import TURNS
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.versions import are_versions, nothing_tells
@@ -52,6 +58,8 @@ MAIN = 0.5
 """The part of a difference that makes a cause the main one."""
 NEARLY, ALL = 0.9, 0.95
 """The part of a difference that is nearly all of it, and one that is as good as all."""
+LITTLE = 0.05
+"""The part of a difference that is little of it, as conversions at the borders of a type are."""
 
 
 class Kept(NamedTuple):
@@ -141,15 +149,27 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
 
 def _comes_of_a_type(diff: Diff, first: Cause, cause: Cause) -> bool:
     """The same of what another type leads to."""
+    is_here = cause.place.is_near or cause.place.line == first.place.line
+    is_border = is_here and first.share >= NEARLY and cause.share <= LITTLE
     if cause.kind in (DTYPE, SHARED_SCALAR):
-        return takes_numbers_alone(diff, cause)
+        is_taken = takes_numbers_alone(diff, cause) or _takes_type(diff, first, cause)
+        return is_taken or is_border
     if cause.kind not in BRANCHES:
         return False
-    if _only_converts(diff, cause):
+    if _only_converts(diff, cause) or (is_border and cause.place.is_near):
         return True
     if cause.place.is_near:
         return first.share >= NEARLY and _is_turned(cause)
     return first.share >= ALL and cause.place.line == first.place.line
+
+
+def _takes_type(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """Whether all that has another type has that of an input, on the side where this is wider."""
+    types = types_of_inputs(diff, first)
+    pairs = ((diff.a.shapes[x], diff.b.shapes[y]) for x, y in pairs_of(diff, cause))
+    told = {tuple(shape.partition("[")[0] for shape in pair) for pair in pairs}
+    others = [(x, y) for x, y in told if x != y]
+    return bool(types) and all(any(x == one or y == two for one, two in types) for x, y in others)
 
 
 def _has_other_axes(diff: Diff, cause: Cause) -> bool:

@@ -39,6 +39,7 @@ from xlagraph.explain.names.ordered import (
     edited_first,
     loss_first,
     options_first,
+    typed_inputs_first,
 )
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.passed import with_passed
@@ -214,28 +215,14 @@ def _names() -> tuple[Name, ...]:
         *(_each(_without_steps), _each(_with_functions)),
         _each(with_turns),
         *(with_state, with_decay, _each(_with_maker), with_loss, with_layers, with_estimator),
-        *(
-            with_repeated,
-            with_schedule,
-            _each(with_divisor),
-            with_mean,
-            with_mode,
-            with_mixed,
-            with_crossed,
-        ),
-        *(with_sums, with_joined, with_clipped, with_lone_clip, with_fewer_clipped),
-        *(
-            with_scaled_norm,
-            with_clipped_updates,
-            with_late_clip,
-            with_detached,
-            with_packed,
-            with_start,
-        ),
+        *(with_repeated, with_schedule, _each(with_divisor), with_mean, with_mode, with_mixed),
+        *(with_crossed, with_sums, with_joined, with_clipped, with_lone_clip, with_fewer_clipped),
+        *(with_scaled_norm, with_clipped_updates, with_late_clip, with_detached, with_packed),
+        with_start,
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
         *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
         *(loss_first, _each(with_unrolled), _each(with_variance), _each(with_labels)),
-        *(_each(with_argument), arguments_first),
+        *(_each(with_argument), arguments_first, typed_inputs_first),
     )
 
 

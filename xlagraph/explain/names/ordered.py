@@ -10,6 +10,7 @@ from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import Code, count, say
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
 OF_OPTIMIZER = (OPTIMIZER_OPTION, OTHER_OPERAND, SHARED_SCALAR, SPECIAL_SCALAR)
 """As what an optimizer is told that pairs amiss."""
+MAIN = 0.5
+"""The part of a difference that makes a type the main cause."""
 MANY_PIECES = 3
 """So many pieces of one backward pass are one cause."""
 BACKWARD = "The backward pass computes more in "
@@ -59,13 +63,14 @@ def options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
     Where a proof fails, what the option leads to may be that piece. A ring buffer is rolled where
     its place to write is: that comes first, too. So does a value that Python picks, before the
-    terms that gradients have more where it is computed; and a number of which each value is a graph
-    of its own, before a tensor that is kept in some steps, which makes one graph more; and what one
-    side joins more, before the sizes that come of it.
+    terms that gradients have more where it is computed; and a number or a size of which each value
+    is a graph of its own, before a tensor that is kept in some steps, which makes one graph more;
+    and what one side joins more, before the sizes that come of it.
     """
     first = next(iter(causes), None)
     if first is not None and first.kind is LIVE_TENSOR and first.proved:
-        return sorted(causes, key=lambda cause: not (cause.kind in BAKED and cause.proved))
+        baked = (*BAKED, PYTHON_SIZE)
+        return sorted(causes, key=lambda cause: not (cause.kind in baked and cause.proved))
     if first is not None and first.kind is PYTHON_SIZE and first.proved:
         return sorted(causes, key=lambda cause: not joins_more(diff, cause))
     if first is None or first.kind not in BRANCHES:
@@ -103,6 +108,33 @@ def _is_of_loss(cause: Cause) -> bool:
     return cause.kind in BRANCHES and str(cause.in_short.sentence).startswith(LOSS)
 
 
+def typed_inputs_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, of several types an input's before those that what is made of it takes."""
+    if not causes or causes[0].kind is not DTYPE or not causes[0].proved:
+        return list(causes)
+    first = next((cause for cause in causes if types_of_inputs(diff, cause)), None)
+    return sorted(causes, key=lambda cause: cause is not first)
+
+
+def types_of_inputs(diff: Diff, cause: Cause) -> set[tuple[str, str]]:
+    """The types that arrays among the inputs have in A and in B, where a proved cause is that."""
+    if cause.kind is not DTYPE or not cause.proved:
+        return set()
+    origin = cause.evidence[0]
+    pairs = ((x, y) for x in origin.a for y in origin.b if diff.match.to_b[x] in (y, -1))
+    return {
+        (own, other)
+        for x, y in pairs
+        if diff.a.opcodes[x] == diff.b.opcodes[y] == "parameter"
+        and not diff.a.shapes[x].endswith("[]")
+        and (own := _type(diff.a, x)) != (other := _type(diff.b, y))
+    }
+
+
+def _type(module: Module, i: int) -> str:
+    return module.shapes[i].partition("[")[0]
+
+
 def backward_first(_: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes; as one, and first, many pieces that a backward pass has more on one side.
 
@@ -110,6 +142,8 @@ def backward_first(_: Diff, causes: Sequence[Cause]) -> list[Cause]:
     options of the optimizer, and with the numbers that these take. So it is where something kept
     from a step before was never detached.
     """
+    if any(cause.kind is DTYPE and cause.proved and cause.share >= MAIN for cause in causes):
+        return list(causes)  # what is computed in another type has other derivatives
     more = [cause for cause in causes if cause.proved and _has_more(cause)]
     if len(more) < MANY_PIECES or len({str(cause.in_short) for cause in more}) > 1:
         return list(causes)

@@ -39,7 +39,7 @@ TORCH_FIX = say(
     Code("new.to(p.dtype)"),
     "; or keep the state in f32 from the start, and compute with a narrow copy of it.",
 )
-SHORT_FIX = say("Cast new values back to the type of the old ones.")
+SHORT_FIX = say("Begin with the wide type, or cast new values back.")
 
 PRODUCTS = ("dot", "convolution")
 """What adds products up, in the type that it gives or in a wider one."""

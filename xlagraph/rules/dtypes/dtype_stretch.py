@@ -21,6 +21,7 @@ from xlagraph.diff.match import match_modules
 from xlagraph.facts.pieces.casts import inputs_in_short, number_cast, number_in_words, numbers_met
 from xlagraph.facts.pieces.first_types import first_of, number_used
 from xlagraph.facts.program.arguments import argument_name, is_jitted
+from xlagraph.facts.shapes.transposes import fold_transposes
 from xlagraph.facts.values.scalars import is_number, through
 from xlagraph.facts.values.telling import COMMON, PLAIN, opcodes_in_words
 from xlagraph.message import A, B, Code, HloName, count, join, say
@@ -177,6 +178,7 @@ def _in_one_type(module: Module, casts: list[int], family: re.Pattern[str]) -> M
 def _take_one_type(editor: ModuleEditor, casts: list[int], family: re.Pattern[str]) -> None:
     editor.shapes = [family.sub("f32[", shape) for shape in editor.shapes]
     editor.bypass(casts)
+    fold_transposes(editor)  # between which a conversion stood
 
 
 def _finding(case: Case, found: _Stretch) -> Finding:
@@ -249,7 +251,8 @@ def _finding(case: Case, found: _Stretch) -> Finding:
             A,
             " and in ",
             B,
-            f" all {found.name} were taken for one, and conversions between them left out",
+            f" all {found.name} were taken for one, conversions between them left out, and "
+            "transposes of transposes taken together",
         ),
         a=frozenset((*found.pairs, *found.met)) | lone_a,
         b=frozenset((*found.pairs.values(), *found.met.values())) | lone_b,

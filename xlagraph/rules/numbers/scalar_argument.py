@@ -129,10 +129,12 @@ _WEIGHT = Words(
 )
 _CORRECTION = Words(
     say(
-        "The optimizer divides by a correction for its first steps that rounds to 1 at last. With "
-        "capturable=True, and the learning rate as a tensor on the device, it is computed there."
+        "The optimizer divides by a correction for its first steps that rounds to 1 at last, and "
+        "stays so: one compile, and nothing is wrong. With capturable=True, and the learning rate "
+        "as a tensor on the device, it is computed there."
     ),
-    short_fix=say("Give the optimizer capturable=True, and the learning rate as a tensor."),
+    say("Adam's correction of its first steps rounds to 1"),
+    say("None needed: it stays 1. With capturable=True the device computes it."),
 )
 
 
@@ -146,8 +148,10 @@ def special_words(
         lines: where the numbers are used.
         users: the instructions of both modules that take them.
     """
+    module = case.diff.a
+    if not lines and all(_corrects(module, user) for x, _ in users for user in _applied(module, x)):
+        return _CORRECTION
     if lines and is_optimizer_line(lines[0]):
-        module = case.diff.a
         used = {user for x, _ in users for user in _applied(module, x)}
         if any(_scales_weight(module, i) for i in used):
             return _DECAY
@@ -174,6 +178,17 @@ def _scales_weight(module: Module, i: int) -> bool:
     return module.opcodes[i] == "multiply" and any(
         is_input(module, o) and not module.shapes[o].endswith("[]") for o in module.operands[i]
     )
+
+
+def _corrects(module: Module, i: int) -> bool:
+    """Whether the root of an average is divided by a number, as Adam's is in its first steps.
+
+    The average is given back as well: it is the optimizer's state.
+    """
+    if module.opcodes[i] != "divide":
+        return False
+    root = module.operands[i][0]
+    return module.opcodes[root] == "sqrt" and module.operands[root][0] in module.outputs
 
 
 def _is_adam(line: SourceLine) -> bool:

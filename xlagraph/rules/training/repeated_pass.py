@@ -111,6 +111,7 @@ CUT_AND_SUMMED = PLAIN | {"slice", "add"}
 """What makes the parts of a batch, and sums up what they give."""
 ALIKE = 0.8
 """This part of a piece has copies among what both sides compute, if it is another pass."""
+LOOKS_UP, MULTIPLIES = frozenset({"gather"}), frozenset({"convolution", "dot"})
 MAX_CHAINS = 8
 MAX_STEPS = 32
 
@@ -201,6 +202,8 @@ def _times_as_often(found: Bypass, keys: _Keys) -> tuple[int, ...]:
     untold = PLAIN if keys.are_exact else CUT_AND_SUMMED
     telling = [i for i in found.piece if opcodes[i] not in untold]
     heavy = {labels[i] for i in telling if opcodes[i] in HEAVY}
+    if {opcodes[i] for i in telling} & HEAVY <= LOOKS_UP and not MULTIPLIES.isdisjoint(opcodes):
+        return ()  # another table that the same pass reads
     in_less = _counts(found.less, keys.less)
     if sum(1 for i in telling if labels[i] in in_less) < ALIKE * len(telling) or not heavy:
         return ()

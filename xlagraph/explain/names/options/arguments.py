@@ -9,6 +9,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
 from xlagraph.explain.names.merged import formula_of
 from xlagraph.facts.program.arguments import argument_name, is_jitted
+from xlagraph.facts.training.updates import updates
 from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import EMPTY, A, B, Code, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
-    from xlagraph.message import Side
+    from xlagraph.message import Part, Side
 
 ARGUMENT = "Argument"
 MAX_NAMED = 2
@@ -68,17 +69,28 @@ def with_added(diff: Diff, cause: Cause) -> Cause:
     """
     side, module, own = max(_lone(diff, cause), key=lambda one: len(one[2]))
     other = diff.b if side is A else diff.a
-    inputs = [
-        f"{argument_name(module, i) or f'input {module.payloads[i]}'} ({short_shape(module, i)})"
-        for i in sorted(own)
-        if is_input(module, i)
-    ]
+    taken = [i for i in sorted(own) if is_input(module, i)]
+    taken = [i for i in taken if not module.shapes[i].endswith("[]")] or taken
     computed = [i for i in own if not is_input(module, i)]
-    if not inputs or not computed:
+    if not taken or not computed:
         return cause
+    names = (
+        f"{argument_name(module, i) or f'input {module.payloads[i]}'} ({short_shape(module, i)})"
+        for i in taken
+    )
     does = opcodes_in_words(module, computed, other)
-    told = say(side, " also takes in ", join(inputs, MAX_NAMED), ", and computes ", does)
+    is_trained = {*taken} <= updates(module).keys()
+    told = say(
+        *(side, " also ", "trains " if is_trained else "takes in ", join(names, MAX_NAMED)),
+        *(", and computes ", does, *_in_library(cause)),
+    )
     return replace(cause, short=told, short_fix=JITTED_FIX if is_jitted(module) else EMPTY)
+
+
+def _in_library(cause: Cause) -> tuple[Part, ...]:
+    """Where a library computes it, of a cause whose own line is only near to that."""
+    line = next(iter(cause.lines), None)
+    return (" at ", line) if line and line.is_library and cause.place.is_near else ()
 
 
 def _lone(diff: Diff, cause: Cause) -> tuple[tuple[Side, Module, frozenset[int]], ...]:

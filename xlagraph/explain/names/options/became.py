@@ -15,7 +15,7 @@ from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBE
 from xlagraph.rules.numbers.scalar_argument import RATE_OF_ZERO
 from xlagraph.rules.shapes.attributes import REPLICA_GROUPS, WRITTEN, WRITTEN_SHORT
 from xlagraph.rules.shapes.exchanged_axes import EXCHANGED_AXES
-from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
@@ -49,7 +49,7 @@ def with_values(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(*named, str(last).removesuffix(CHANGED), ": ", change))
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say(NUMBER, ": ", change))
-    if cause.kind in (PYTHON_INDEX, REPLICA_GROUPS):
+    if cause.kind in (PYTHON_INDEX, PYTHON_SIZE, REPLICA_GROUPS):
         return replace(cause, short=say(cause.in_short, ": ", change))
     option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
     if option is None:

@@ -109,6 +109,8 @@ def with_lone_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         if others or not roots or len(own[0]) < SEVERAL:
             continue
         clips = sorted(i for i in affected(module, roots, ()) if i in claimed)
+        if all(module.shapes[i].endswith("[]") for i in clips):
+            continue  # a norm that scales nothing is one for a log
         lines = where(module, roots)
         place = Place(line=lines[0]) if lines else NOWHERE
         short = say("gradients are clipped by their norm in ", side, " only")

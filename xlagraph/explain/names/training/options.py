@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import merged
 from xlagraph.facts.training.gradients import through_forms
-from xlagraph.facts.training.updates import updates
+from xlagraph.facts.training.updates import in_updates, updates
 from xlagraph.message import A, B, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
@@ -73,11 +73,17 @@ def _own(cause: Cause, side: Side) -> frozenset[int]:
 
 
 def _is_state(module: Module, own: Collection[int]) -> bool:
-    """Whether a side takes in tensors by these instructions, and updates all of them."""
+    """Whether a side takes in tensors by these instructions, and updates all of them.
+
+    Updates alone use them: weights have a place in the forward pass.
+    """
     taken = {
         i for i in own if module.opcodes[i] == "parameter" and not module.shapes[i].endswith("[]")
     }
-    return bool(taken) and taken <= updates(module).keys()
+    if not taken or not taken <= updates(module).keys():
+        return False
+    behind = in_updates(module)
+    return all(user in behind for i in taken for user in module.users[i])
 
 
 def _named(module: Module, own: Collection[int], side: Side) -> Message | None:
