@@ -135,6 +135,16 @@ SAID = {
     "round59/q08": "A value is computed in another way: slice(x) became sum(x * y) / sum(y)",
     "round59/q09": "2 values are converted to bf16 in B only (autocast), for dot",
     "round59/q16": "The model, or a part of it, runs once more in B, with convolution",
+    "round60/q04": "Adam's correction of its first steps rounds to 1",
+    "round60/q05": "A takes 3 tensors as bf16 and gives their new values back as f32",
+    "round60/q09": "A value (bf16[8,8,4,4]) is converted to f32 before logistic",
+    "round60/q13": "An input ([64]) has another dtype (s64 -> f64)",
+    "round60/q14": "A tensor made in the step changed size: 67 became 58",
+    "round60/q15": "Argument state__temperature__ takes the type of the arrays that it meets",
+    "round60/q17": "B also trains input 24 (f32[32]), input 13 (f32[16])",
+    "round61/q04": "An input has another shape: input 9 (f32[12,3,32]) became f32[3,3,32]",
+    "round61/q05": "Argument carry is given in A only, and made from constants in B",
+    "round61/q13": "A leaves out a part of the model that B computes with 2 weights",
 }
 SAME = (
     *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
@@ -199,6 +209,11 @@ BESIDE = {
     "round58/q12": "a number is computed in some steps only, as for a log, q12/step.py:93",
     "round58/q18": "became mean(pow(sum(pow(abs(x - y), 2)), 0.5) / (pow(sum(pow(abs(y), 2)), 0.5)",
     "round59/q19": "a sum is divided by the number of its values (mean) in B, and by another one",
+    "round60/q09": "one version uses tensors that the other does not: sum(x) became sum(y[z] * x)",
+    "round60/q14": "a number is computed in some steps only, as for a log",
+    "round60/q17": "weight decay is on in A only, torch/optim/adam.py:411 (a library)",
+    "round61/q04": "a Python number is 0, 1 or -1: input 24 (f32[]) became the constant 1",
+    "round61/q13": "1 further cause: a Python number is 0, 1 or -1, q13/step.py:71",
     "round55/q18": "the variance divided by N - 1 in A (unbiased=True) and by N in B",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
 }
@@ -228,6 +243,11 @@ def test_what_texts_leave_out_is_said_where_it_may_make_them_the_same():
     (note,) = (n for n in map(str, _explained("round39/q09").verdict.notes) if "leave out" in n)
     assert note.startswith("Whether both compute the same is not known: the texts leave out")
     assert "f32[1,4,4] of A, pred[4,4] of B" in note
+
+
+@pytest.mark.parametrize("pair", ["round60/q13", "round60/q15", "round61/q05"])
+def test_what_follows_from_a_type_or_an_argument_is_no_further_cause(pair):
+    assert not _explained(pair).verdict.notes
 
 
 def test_counters_of_norms_that_a_flag_freezes_belong_to_them():

@@ -1,4 +1,4 @@
-"""What came once beside a cause of many compiles, and no more."""
+"""What came once beside a cause of many compiles, and no more; and what is one cause."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from dataclasses import replace
 import pytest
 from written_runs import write
 
+from xlagraph.cause.verdict import Place
+from xlagraph.message import SourceLine
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.runs.model import Meant
+from xlagraph.runs.of_lists import with_history
 from xlagraph.runs.slight import with_slight
 from xlagraph.runs.steps.spent import Spent
 
 END = 20
+HERE = Place(line=SourceLine("train.py", END, "main"))
 STEP = """HloModule step
 
 ENTRY %main (p: f32[4]) -> f32[4] {{
@@ -80,3 +87,48 @@ def test_a_rare_compile_may_take_long_beside_many_small_ones(tmp_path, part, is_
     one = replace(one, expected=False, meant=Meant.NOT, spent=spent)
     groups, _ = with_slight((first, one), run.graphs, END)
     assert [group.expected for group in groups] == [False, is_seldom]
+
+
+@pytest.mark.parametrize(
+    ("compiles", "kind", "is_seldom"),
+    [(1, LIVE_TENSOR, True), (2, LIVE_TENSOR, False), (9, EXTRA_SUBGRAPH, False)],
+)
+def test_one_in_twenty_at_the_line_of_the_first_cause_is_most_likely_that(
+    tmp_path, compiles, kind, is_seldom
+):
+    run = explained(tmp_path)
+    first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.SELDOM)
+    first = replace(first, compiles=20, place=HERE)
+    dear = {"expected": False, "meant": Meant.NOT, "spent": first.spent}
+    one = replace(one, compiles=compiles, kind=kind, place=HERE, **dear)
+    groups, _ = with_slight((first, one), run.graphs, END)
+    assert [group.expected for group in groups] == [False, is_seldom]
+
+
+@pytest.mark.parametrize(("compiles", "is_seldom"), [(10, True), (11, False)])
+def test_what_else_a_call_computes_whose_blocks_are_left_out_comes_of_that(
+    tmp_path, compiles, is_seldom
+):
+    run = explained(tmp_path)
+    first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.SELDOM)
+    first = replace(first, compiles=20, kind=SKIPPED_BLOCK, place=HERE)
+    dear = {"expected": False, "meant": Meant.NOT, "spent": first.spent}
+    one = replace(one, compiles=compiles, kind=EXTRA_SUBGRAPH, place=HERE, **dear)
+    groups, _ = with_slight((first, one), run.graphs, END)
+    assert [group.expected for group in groups] == [False, is_seldom]
+
+
+def test_what_l_bfgs_makes_of_a_longer_history_is_one_cause(tmp_path):
+    """It differs in many ways, at one line of the program, within the code of the optimizer."""
+    run = explained(tmp_path)
+    first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.SELDOM)
+    one = replace(one, expected=False, meant=Meant.NOT, place=HERE)
+    called = SourceLine("/site-packages/torch/optim/lbfgs.py", 371, "step")
+    cited = replace(one.cause.evidence[0], sources=(HERE.line._replace(called=called),))
+    inside = replace(one, cause=replace(one.cause, evidence=(cited,)))
+    first = replace(first, place=HERE)
+    (group,) = with_history((first, inside))
+    assert group.compiles == first.compiles + one.compiles
+    assert str(group.in_short) == "The history that LBFGS keeps grows with every step"
+    assert len(with_history((first, one))) == 2
+    assert len(with_history((replace(first, place=Place()), inside))) == 2

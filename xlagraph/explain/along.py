@@ -10,6 +10,7 @@ from xlagraph.canon.labels import bare_shape, clean
 from xlagraph.cause.kinds import Section
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import knows_lines
+from xlagraph.explain.names.layers import OTHER_NORM
 from xlagraph.explain.names.merged import BRANCHES, is_order, pairs_of
 from xlagraph.explain.names.ordered import (
     BACKWARD,
@@ -38,9 +39,10 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND, OTHER_UPDATES
 from xlagraph.rules.pieces.replaced_subgraph import CACHE
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.layout import LAYOUT
-from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.averages import WIDER
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
+from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE, SKIPPED_BLOCK
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 
 if TYPE_CHECKING:
@@ -58,6 +60,9 @@ MAIN = 0.5
 """The part of a difference that makes a cause the main one."""
 NEARLY, ALL = 0.9, 0.95
 """The part of a difference that is nearly all of it, and one that is as good as all."""
+DRAWS = frozenset({"rng", "rng-bit-generator"})
+MAX_DRAWN = 400
+"""Instructions behind a piece that are looked at for what draws it."""
 LITTLE = 0.05
 """The part of a difference that is little of it, as conversions at the borders of a type are."""
 
@@ -141,10 +146,21 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
         return _uses(diff, cause, first)
     if cause.kind is LAYOUT and (cause.place.is_near or not cause.place.line):
         return True
-    if first.kind is INPUT_SHAPE and cause.kind is ATTRIBUTE:
-        return _has_other_axes(diff, cause)
+    if short.startswith(OTHER_NORM) and cause.kind in (LIVE_TENSOR, OPTIMIZER_STATE):
+        return True
+    if _comes_of_a_part(diff, first, cause):
+        return True
     is_of_type = first.kind is DTYPE and _comes_of_a_type(diff, first, cause)
     return is_of_type or _comes_of_tensors(diff, first, cause)
+
+
+def _comes_of_a_part(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """The same of what another size leads to, and of a little beside a part that is left out."""
+    if first.kind is INPUT_SHAPE and cause.kind in (ATTRIBUTE, PYTHON_INDEX):
+        return _is_drawn(diff, cause) or _has_other_axes(diff, cause)
+    if first.kind is SKIPPED_BLOCK and cause.kind in (ACCUMULATION_COUNT, *BRANCHES):
+        return cause.place.is_near and first.share >= NEARLY and cause.share <= LITTLE
+    return False
 
 
 def _comes_of_a_type(diff: Diff, first: Cause, cause: Cause) -> bool:
@@ -170,6 +186,23 @@ def _takes_type(diff: Diff, first: Cause, cause: Cause) -> bool:
     told = {tuple(shape.partition("[")[0] for shape in pair) for pair in pairs}
     others = [(x, y) for x, y in told if x != y]
     return bool(types) and all(any(x == one or y == two for one, two in types) for x, y in others)
+
+
+def _is_drawn(diff: Diff, cause: Cause) -> bool:
+    """Whether random numbers are cut into pieces there, and joined, to as many as are asked for."""
+    origin = cause.evidence[0]
+    sides = (diff.a, origin.a), (diff.b, origin.b)
+    return all(own and all(_takes_drawn(module, i) for i in own) for module, own in sides)
+
+
+def _takes_drawn(module: Module, i: int) -> bool:
+    front = [i]
+    for one in front:  # grows while it is read
+        if module.opcodes[one] in DRAWS:
+            return True
+        if len(front) < MAX_DRAWN:
+            front += module.operands[one]
+    return False
 
 
 def _has_other_axes(diff: Diff, cause: Cause) -> bool:

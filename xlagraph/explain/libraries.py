@@ -10,6 +10,11 @@ from xlagraph.cause.sources import stack
 from xlagraph.facts.shapes.batch_calls import FRAMEWORKS, ON_HOST
 from xlagraph.facts.shapes.size_makers import MASKED, MASKED_NUMBERS, ROWS
 from xlagraph.message import Code, Message, say
+from xlagraph.rules.numbers.batch_norm_momentum import (
+    MOMENTUM_SHORT_FIX,
+    NONE_SHORT_FIX,
+    PASS_SHORT_FIX,
+)
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.shapes.sizes import PYTHON_INDEX, PYTHON_SIZE
 
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 MADE_THERE = frozenset({CONSTANT_VALUE, PYTHON_INDEX, PYTHON_SIZE})
 """What the code decides that computes it; a number that is handed to it is the caller's."""
 OF_MASKS = frozenset({MASKED.short_fix, MASKED_NUMBERS.short_fix, ROWS.short_fix})
+OWN_FIXES = frozenset({ON_HOST.short_fix, MOMENTUM_SHORT_FIX, NONE_SHORT_FIX, PASS_SHORT_FIX})
+"""What those who call a library set themselves, as the momentum of its layers."""
 OPTIMIZERS = "/torch/optim/"
 MAX_LOOKED = 100
 """Instructions of a cause whose stacks are looked at."""
@@ -61,7 +68,7 @@ def in_library(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
     """Advice to those who call a library, and the same in short; None for code of their own."""
     if told := _in_optimizer(diff, finding):
         return told
-    has_own = finding.made or finding.short_fix == ON_HOST.short_fix
+    has_own = finding.made or finding.short_fix in OWN_FIXES
     if has_own or finding.kind not in MADE_THERE:
         return None
     lines = list(islice(_code(diff, finding), MAX_LOOKED))

@@ -26,7 +26,7 @@ from xlagraph.explain.names.options.arguments import (
     with_argument,
 )
 from xlagraph.explain.names.options.axes import with_axes
-from xlagraph.explain.names.options.became import with_place, with_values
+from xlagraph.explain.names.options.became import with_place, with_size, with_values
 from xlagraph.explain.names.options.exchanged import with_exchanged
 from xlagraph.explain.names.options.joins import with_joins, with_lists, with_products
 from xlagraph.explain.names.options.labels import with_labels
@@ -222,7 +222,7 @@ def _names() -> tuple[Name, ...]:
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
         *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
         *(loss_first, _each(with_unrolled), _each(with_variance), _each(with_labels)),
-        *(_each(with_argument), arguments_first, typed_inputs_first),
+        *(_each(with_argument), arguments_first, typed_inputs_first, _each(with_size)),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Words
-from xlagraph.message import count, say
+from xlagraph.message import Code, count, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
@@ -40,8 +40,8 @@ HISTORY = Words(
         "another set of graphs. Give it a history_size that is full after a few iterations; or "
         "run it on the CPU, where so few parameters are as fast."
     ),
-    say("The history of L-BFGS grows, and its loop with it"),
-    say("Set a small history_size, which is soon full; or run it on CPU."),
+    say("The history that LBFGS keeps grows with every step"),
+    say("Give ", Code("LBFGS"), " a short history (", Code("history_size"), ")."),
 )
 PIECES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH, RANDOM_NUMBERS)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Verdict
 from xlagraph.facts.shapes.filled_spans import is_of_span
 from xlagraph.message import Quoted, count, duration, join, say
+from xlagraph.rules.inputs.second_input import SECOND_INPUT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
@@ -107,7 +108,7 @@ def run_verdict(
             what = say(notes.pop(0))
         # beside kinds of step that are known nothing is to be told of what is not
         told = [one for one in warm_up if not (parts and one.meant is Meant.SETTLED)]
-        return Verdict(what, notes=(*_meant(told, NOTES), *map(say, notes)))
+        return Verdict(what, notes=(*_meant(told, NOTES, graphs), *map(say, notes)))
     first = problems[0]
     taken = values_taken(first, graphs) if first.kind in OF_VALUES else None
     return Verdict(
@@ -118,7 +119,7 @@ def run_verdict(
             *_beside(problems, taken),
             *_others(problems),
             *_seldom(warm_up),
-            *_meant(warm_up, NOTES_BESIDE, with_fix=False),
+            *_meant(warm_up, NOTES_BESIDE, graphs, with_fix=False),
             *map(say, notes),
         ),
     )
@@ -194,7 +195,13 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
     return f"{head}: {spent}, the last in step {stable}; none in the {after} after it."
 
 
-def _meant(groups: Sequence[CauseGroup], most: int, *, with_fix: bool = True) -> Iterator[Message]:
+def _meant(
+    groups: Sequence[CauseGroup],
+    most: int,
+    graphs: Sequence[GraphNode],
+    *,
+    with_fix: bool = True,
+) -> Iterator[Message]:
     """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest.
 
     `with_fix`: with what to do if they are not, which beside a problem would be read as another.
@@ -205,7 +212,7 @@ def _meant(groups: Sequence[CauseGroup], most: int, *, with_fix: bool = True) ->
         one
         for one in told
         if not (_settles(one) or _is_of_a_kind(one) or _goes_on_beginning(one, begun))
-        and not _is_one_size(one, told)
+        and not (_is_one_size(one, told) or _was_copied(one, graphs))
     ]
     found = [one for one in asked if one.meant not in LEFT]
     if len(begun) >= STAGES:
@@ -256,6 +263,15 @@ def _as_stages(groups: Sequence[CauseGroup]) -> Iterator[Message]:
 def _settles(group: CauseGroup) -> bool:
     """Whether it came early and is what comes once: there is nothing to say of it."""
     return group.meant is Meant.EARLY and group.cause is not None and group.cause.expected
+
+
+def _was_copied(group: CauseGroup, graphs: Sequence[GraphNode]) -> bool:
+    """Whether tensors shared their buffers until the first update, as copies that begin alike."""
+    if group.kind is not SECOND_INPUT:
+        return False
+    known = {node.digest: node for node in graphs}
+    before = [known.get(known[one].nearest) for one in group.graphs if one in known]
+    return all(node is not None and not node.hits for node in before)
 
 
 def _is_one_size(group: CauseGroup, others: Iterable[CauseGroup]) -> bool:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message, Side
 
+OTHER_NORM = "A norm is another one"
 OWN = (REPLACED_SUBGRAPH, EXTRA_SUBGRAPH, ADDED_INPUT, CLIPPING)
 """What a layer in place of another is told as where nothing says so."""
 BESIDE = (
@@ -278,7 +279,7 @@ def _words(diff: Diff, swap: Swap) -> Message:
         told = ("A norm takes its statistics over the devices together in ", together)
         return say(*told, ", over each device's own batch in ", together.other, *_as_by(diff))
     if swap.family == NORM:
-        return say(f"A norm is another one: {swap.a} became {swap.b}", *_mean_words(swap))
+        return say(f"{OTHER_NORM}: {swap.a} became {swap.b}", *_mean_words(swap))
     return say(REPLACED_SUBGRAPH.short, ": ", *became)
 
 

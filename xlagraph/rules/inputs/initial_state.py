@@ -152,6 +152,10 @@ def _finding(
 
     def undo(edit: Editors) -> None:
         for made in group:
+            partner = maker.partners[made.value]
+            if partner >= 0:  # the same constants stand for something else in both, too
+                edit[other].replace_uses({made.parameter: partner})
+                continue
             edit[side].become_undone(made.value, (), str(made.value))
             edit[other].become_undone(made.parameter, (), str(made.value))
 

@@ -43,7 +43,7 @@ MOMENTUM_FIX = say(
     "tensor is not taken there.",
 )
 MOMENTUM_SHORT_FIX = say("Leave ", Code(".momentum"), " as it is, or set it seldom.")
-SHORT_FIX = say("Give ", Code("momentum"), " a number, or collect the statistics on the host.")
+NONE_SHORT_FIX = say("Give ", Code("momentum"), " a number, or collect the statistics on the host.")
 PASS_FIX = say(
     Code("update_bn()"),
     " sets ",
@@ -161,7 +161,7 @@ def _finding(
         ),
         short=SHORT,
         fix=PASS_FIX if caller else FIX,
-        short_fix=PASS_SHORT_FIX if caller else SHORT_FIX,
+        short_fix=PASS_SHORT_FIX if caller else NONE_SHORT_FIX,
         proof=say("the constant in ", A, " was set to ", Quoted(change.new, 40)),
         a=frozenset(x for x, _ in pairs),
         b=frozenset(y for _, y in pairs),

@@ -260,11 +260,16 @@ def _is_padded(graphs: Sequence[CapturedGraph]) -> bool:
 
 
 def _records(stated: Stated, run: Run) -> tuple[SettingRecord, ...]:
-    """The statements that set this to what is computed."""
-    return tuple(
-        one
-        for process in run.processes
-        for one in process.settings
-        if one.option == stated.option
-        and (not one.value or stated is JOINED or (stated is DROPPED and one.value not in NO_DROP))
-    )
+    """The statements that set this to what is computed.
+
+    Where none does, of what freezes all and then thaws a few those that thaw.
+    """
+    told = [one for p in run.processes for one in p.settings if one.option == stated.option]
+    found = tuple(one for one in told if _is_asked(stated, one))
+    thaw = (one for one in told if stated is FROZEN and one.value == "True")
+    return found or tuple(thaw)
+
+
+def _is_asked(stated: Stated, one: SettingRecord) -> bool:
+    is_dropped = stated is DROPPED and one.value not in NO_DROP
+    return not one.value or stated is JOINED or is_dropped

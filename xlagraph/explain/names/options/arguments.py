@@ -13,6 +13,7 @@ from xlagraph.facts.training.updates import updates
 from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import EMPTY, A, B, Code, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +31,19 @@ FIX = say(
     "in every call, with values that change nothing (a mask of ones, a weight of 1). If one of two "
     "versions has it, keep one of them; if a static option asks for it, nothing is wrong."
 )
+START_FIX = say(
+    "None, or a missing key, makes another program of a jitted function, which begins with "
+    "constants of its own: give the argument in every call, ",
+    Code("jnp.zeros(shape)"),
+    " in the first. Where two versions of a program differ in it, keep one of them.",
+)
+START_SHORT_FIX = say("Give it in every call: jnp.zeros in place of None.")
 SHORT_FIX = say("Give it in every call, with values that change nothing (a mask of ones).")
 
 
 def with_argument(diff: Diff, cause: Cause) -> Cause:
     """The cause of arguments that one side alone takes in, by name, before what it computes."""
-    if cause.kind is not ADDED_INPUT or not is_jitted(diff.a):
+    if cause.kind not in (ADDED_INPUT, INITIAL_STATE) or not is_jitted(diff.a):
         return cause
     for side, module, own in _lone(diff, cause):
         inputs = [i for i in module.entry_computation.parameters if i in own]
@@ -45,6 +53,9 @@ def with_argument(diff: Diff, cause: Cause) -> Cause:
                 ARGUMENT if len(names) == 1 else f"{ARGUMENT}s", " ", join(names, MAX_NAMED),
                 " is given in " if len(names) == 1 else " are given in ", side, " only",
             )  # fmt: skip
+            if cause.kind is INITIAL_STATE:
+                told = say(told, ", and made from constants in ", side.other)
+                return replace(cause, short=told, fix=START_FIX, short_fix=START_SHORT_FIX)
             more = say(": ", *formula_of(cause)) if " became " in str(cause.short) else say()
             return replace(cause, short=say(told, more), fix=FIX, short_fix=SHORT_FIX)
     return cause

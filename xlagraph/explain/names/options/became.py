@@ -49,7 +49,7 @@ def with_values(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(*named, str(last).removesuffix(CHANGED), ": ", change))
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say(NUMBER, ": ", change))
-    if cause.kind in (PYTHON_INDEX, PYTHON_SIZE, REPLICA_GROUPS):
+    if cause.kind in (PYTHON_INDEX, REPLICA_GROUPS):
         return replace(cause, short=say(cause.in_short, ": ", change))
     option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
     if option is None:
@@ -62,6 +62,14 @@ def with_values(diff: Diff, cause: Cause) -> Cause:
         names = {reduction_name(diff.a, x) for x in cause.a if diff.a.opcodes[x] == opcode} - {""}
         opcode = names.pop() if len(names) == 1 else opcode
     return replace(cause, short=say(f"{opcode}'s {key}: ", change))
+
+
+def with_size(_: Diff, cause: Cause) -> Cause:
+    """The cause with the two sizes of a tensor that the step makes, where one changed alone."""
+    changes = [part for part in cause.title.parts if isinstance(part, Change)]
+    if cause.kind is not PYTHON_SIZE or cause.short or len(changes) != 1:
+        return cause
+    return replace(cause, short=say(cause.in_short, ": ", changes[0]._replace(became="became")))
 
 
 def with_place(diff: Diff, cause: Cause) -> Cause:
