@@ -55,4 +55,4 @@ def test_a_step_that_gives_back_another_type_is_to_cast_it_back(turned: bool):
     sides = [read_module(gzip.decompress(path.read_bytes()).decode()) for path in paths]
     explanation = explain_modules(*sides)
     assert explanation.proved
-    assert str(explanation.verdict.fix) == "Cast new values back to the type of the old ones."
+    assert str(explanation.verdict.fix) == "Begin with the wide type, or cast new values back."

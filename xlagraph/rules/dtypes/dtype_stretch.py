@@ -56,7 +56,7 @@ LEFT_FIX = say(
     Code("(p - rate * g).astype(p.dtype)"),
     ", or begin with tensors of the type that the updates give.",
 )
-LEFT_SHORT_FIX = say("Cast new values back to the type of the old ones.")
+LEFT_SHORT_FIX = say("Begin with the wide type, or cast new values back.")
 NORM = frozenset({"reduce", "rsqrt"})
 OF_NORMS = NORM | COMMON | {"maximum", "power", "select", "sqrt"}
 """What a norm computes in both directions."""
