@@ -8,11 +8,11 @@ alarm: each cost its compile once, and the training goes on without.
 Pieces of which one or the other is computed, each often, are two branches that somebody wrote.
 Python numbers that are equal in some of them only are no alarm then, for they make no third graph;
 nor is one that is 0 or 1 in some, and goes on as any other number in the rest.
-An alarm stays what a person hardly means, however early it came: another number, an index or a
-type in the graph, a value read within a step, an update that is skipped, what waits in a bucket, an
-order of collectives, or one that Python draws (`shuffled`), a loop of many lengths; and in a
-training the size of a batch between others (but see `odd_batches`), or one that is the exception,
-until many steps have shown that no more sizes come.
+An alarm stays what a person hardly means, until compiling has ended (`quiet`): another number, an
+index or a type in the graph, a value read within a step, an update that is skipped, what waits in a
+bucket, an order of collectives, or one that Python draws (`shuffled`), a loop of many lengths; and
+in a training the size of a batch between others (but see `odd_batches`), or one that is the
+exception, until many steps have shown that no more sizes come.
 """
 
 from __future__ import annotations
