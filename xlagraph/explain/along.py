@@ -14,6 +14,7 @@ from xlagraph.explain.names.layers import OTHER_NORM
 from xlagraph.explain.names.merged import BRANCHES, is_order, pairs_of
 from xlagraph.explain.names.ordered import (
     BACKWARD,
+    MAIN,
     has_more_terms,
     is_pick,
     joins_more,
@@ -25,6 +26,7 @@ from xlagraph.facts.program.versions import are_versions, nothing_tells
 from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
+from xlagraph.facts.values.telling import RANDOM
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code
 from xlagraph.rules.dtypes.dtype import DTYPE
@@ -56,11 +58,8 @@ if TYPE_CHECKING:
 
 MAX_APART = 3
 """Lines between an edit and the nearest line of its derivatives."""
-MAIN = 0.5
-"""The part of a difference that makes a cause the main one."""
 NEARLY, ALL = 0.9, 0.95
 """The part of a difference that is nearly all of it, and one that is as good as all."""
-DRAWS = frozenset({"rng", "rng-bit-generator"})
 MAX_DRAWN = 400
 """Instructions behind a piece that are looked at for what draws it."""
 LITTLE = 0.05
@@ -198,7 +197,7 @@ def _is_drawn(diff: Diff, cause: Cause) -> bool:
 def _takes_drawn(module: Module, i: int) -> bool:
     front = [i]
     for one in front:  # grows while it is read
-        if module.opcodes[one] in DRAWS:
+        if module.opcodes[one] in RANDOM:
             return True
         if len(front) < MAX_DRAWN:
             front += module.operands[one]

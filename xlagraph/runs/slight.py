@@ -15,9 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.module.header import DONORS
-from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
-from xlagraph.runs.by_design.early import NEVER_MEANT
+from xlagraph.runs.by_design.quiet import NEVER
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ STRAY = 0.05
 """The part of the first cause's compiles that another one at its line has at most."""
 LASTING = 12
 """So many steps without another show that a copy was taken, and no more."""
-NEVER = NEVER_MEANT - {EARLY_EXECUTION}
-"""What is wrong however seldom it comes; a value that is read now and then may be a log's."""
 
 
 def with_slight(

@@ -10,7 +10,7 @@ from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import Code, count, say
-from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.dtypes.dtype import DTYPE, element_type
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
-    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
 OF_OPTIMIZER = (OPTIMIZER_OPTION, OTHER_OPERAND, SHARED_SCALAR, SPECIAL_SCALAR)
 """As what an optimizer is told that pairs amiss."""
 MAIN = 0.5
-"""The part of a difference that makes a type the main cause."""
+"""The part of a difference that makes a cause the main one."""
 MANY_PIECES = 3
 """So many pieces of one backward pass are one cause."""
 BACKWARD = "The backward pass computes more in "
@@ -127,12 +126,8 @@ def types_of_inputs(diff: Diff, cause: Cause) -> set[tuple[str, str]]:
         for x, y in pairs
         if diff.a.opcodes[x] == diff.b.opcodes[y] == "parameter"
         and not diff.a.shapes[x].endswith("[]")
-        and (own := _type(diff.a, x)) != (other := _type(diff.b, y))
+        and (own := element_type(diff.a.shapes[x])) != (other := element_type(diff.b.shapes[y]))
     }
-
-
-def _type(module: Module, i: int) -> str:
-    return module.shapes[i].partition("[")[0]
 
 
 def backward_first(_: Diff, causes: Sequence[Cause]) -> list[Cause]:

@@ -37,7 +37,8 @@ SPARSE = 0.6
 ALIKE = 3
 """More graphs than these with one reason are many: numbers of a warm-up that ended."""
 NEVER = NEVER_MEANT - {EARLY_EXECUTION}
-"""What is wrong though it compiles no more; a value that is read cuts a step, and that is all."""
+"""What is wrong however seldom it comes, and though it compiles no more; a value that is read cuts
+a step, and that is all."""
 
 
 def with_quiet(
