@@ -24,7 +24,7 @@ def test_the_short_last_batch_of_each_epoch_is_told_and_no_alarm(tmp_path):
     assert not run.has_problem
     (note,) = run.verdict.notes
     assert str(note) == (
-        "Since step 3: an odd batch comes again and again (s32[5,4], s32[8,4]) in the step that "
+        "Since step 3: an odd batch comes again and again (s32[5,4]) in the step that "
         "ends at train.py:20 in main(); 1 compile, 0.50 s. To save it: pad it, or "
         "in training leave it out (drop_last=True)."
     )

@@ -89,6 +89,18 @@ def test_a_rare_compile_may_take_long_beside_many_small_ones(tmp_path, part, is_
     assert [group.expected for group in groups] == [False, is_seldom]
 
 
+@pytest.mark.parametrize(("hits", "is_seldom"), [(1, False), (2, True)])
+def test_a_graph_that_comes_at_the_end_of_each_epoch_may_take_as_long_as_it_does(
+    tmp_path, hits, is_seldom
+):
+    run = explained(tmp_path)
+    first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.SELDOM)
+    one = replace(one, expected=False, meant=Meant.NOT, spent=first.spent)
+    nodes = [replace(n, hits=hits) if n.digest in one.graphs else n for n in run.graphs]
+    groups, _ = with_slight((first, one), nodes, END)
+    assert [group.expected for group in groups] == [False, is_seldom]
+
+
 @pytest.mark.parametrize(
     ("compiles", "kind", "is_seldom"),
     [(1, LIVE_TENSOR, True), (2, LIVE_TENSOR, False), (9, EXTRA_SUBGRAPH, False)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,7 +39,25 @@ _KEEPS = frozenset(
 def domains_of(module: Module) -> Domains:
     """What a module's inputs are, as far as what takes them in tells."""
     known = positive_inputs(module), counters(module), _bounds(module), _lengths(module)
-    return Domains(*known, _wraps(module))
+    return Domains(*known, _wraps(module), _marks(module))
+
+
+def _marks(module: Module) -> dict[int, tuple[int, ...]]:
+    """The whole numbers that are compared with constants below 0, each with these constants."""
+    found = {
+        k: {n for i, user in uses for n in _compared(module, i, user) if n < 0}
+        for k, uses in _uses_of_inputs(module)
+    }
+    return {k: (*sorted(marks),) for k, marks in found.items() if marks}
+
+
+def _compared(module: Module, value: int, user: int) -> Iterator[int]:
+    """The constant that a value is compared with, for being the same."""
+    is_compare = module.opcodes[user] == "compare"
+    if is_compare and module.attributes[user].get("direction") in ("EQ", "NE"):
+        for operand in module.operands[user]:
+            with suppress(ValueError):
+                yield int(constant_of(module, operand) if operand != value else "")
 
 
 def _wraps(module: Module) -> dict[int, int]:

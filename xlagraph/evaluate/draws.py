@@ -92,6 +92,15 @@ class Domains(NamedTuple):
     wraps: Mapping[int, int] = MappingProxyType({})
     """Whole numbers that are taken modulo another, as positions in a ring, with that one: beyond it
     at every second point."""
+    marks: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    """Whole numbers that are asked whether they are one, as a label is that is not counted, with
+    those that are no row: some are so at every second point."""
+
+    def both_mark(self, other: Domains) -> Domains:
+        """These, with those marks alone that another module asks for as well."""
+        asked = {mark for own in other.marks.values() for mark in own}
+        both = {k: (*(x for x in own if x in asked),) for k, own in self.marks.items()}
+        return self._replace(marks={k: own for k, own in both.items() if own})
 
 
 def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: int = 0) -> list[Any]:
@@ -99,7 +108,7 @@ def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: in
 
     `rows`: what whole numbers stay below, if it is less than they do anyway; 0 for no such.
     """
-    positive, counters, bounds, lengths, wraps = domains
+    positive, counters, bounds, lengths, wraps, marks = domains
     drawn = [
         _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape, rows)
         for k, shape in enumerate(shapes)
@@ -110,6 +119,7 @@ def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: in
         ]
     if point % 2:
         drawn = [x + wraps[k] if k in wraps else x for k, x in enumerate(drawn)]
+        drawn = [_marked(x, marks[k]) if k in marks else x for k, x in enumerate(drawn)]
     if point == LARGE:
         drawn = [
             x + _MANY if k in counters and x.dtype.itemsize >= _WIDE else x
@@ -127,6 +137,13 @@ def _length(array: Any, point: int, number: int, most: int) -> Any:
     """Lengths in place of whole numbers, each of 1 to so many."""
     chance = np.random.default_rng((_SEED, point, number, most))
     return chance.integers(1, most + 1, array.shape).astype(array.dtype)
+
+
+def _marked(array: Any, marks: Sequence[int]) -> Any:
+    """Whole numbers, of which every third is one of these marks."""
+    flat = array.flatten()
+    flat[1::3] = np.resize(marks, len(flat[1::3]))
+    return flat.reshape(array.shape)
 
 
 def limited(array: Any, numbers: Sequence[float], *, ones_first: bool = False) -> Any:

@@ -126,7 +126,7 @@ class Question:
         self.assumed = assumed
         shapes_in = programs[0].parameters
         rows = assumed.rows
-        domains = programs[0].domains
+        domains = programs[0].domains.both_mark(programs[1].domains)
         self.drawn = [arguments_at(point, shapes_in, domains, rows) for point in range(POINTS)]
         self.known: list[list[Array]] = []
         """A's outputs at the points that were asked, with these limits."""

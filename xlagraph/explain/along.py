@@ -29,7 +29,7 @@ from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.facts.values.telling import RANDOM
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code
-from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.dtypes.dtype import DTYPE, element_type
 from xlagraph.rules.inputs.live_tensors import COPIED, LIVE_TENSOR, LOGGED
 from xlagraph.rules.inputs.tied_weights import TIED_WEIGHTS
 from xlagraph.rules.module.header import DONORS
@@ -37,6 +37,7 @@ from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.extra_subgraph import PENALTY
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND, OTHER_UPDATES
 from xlagraph.rules.pieces.replaced_subgraph import CACHE
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
@@ -64,6 +65,13 @@ MAX_DRAWN = 400
 """Instructions behind a piece that are looked at for what draws it."""
 LITTLE = 0.05
 """The part of a difference that is little of it, as conversions at the borders of a type are."""
+SUMS = frozenset(
+    (
+        *("add", "broadcast", "concatenate", "constant", "convert", "copy", "multiply"),
+        *("parameter", "reduce", "reshape", "sqrt", "transpose"),
+    )
+)
+"""What gradients are added up with, and what their norm is made of."""
 
 
 class Kept(NamedTuple):
@@ -127,30 +135,38 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
     learning rate is 0, with gradients of weights that are tied, with counters that are copied
     beside averages of buffers, with numbers that are handed in as another type, with uses of what a
     cache is filled with, with layouts that no line asks for, with the turns of functions that a
-    pass calls, with what a type leads to at the line where nearly all else comes of it, and with
-    what follows from other tensors.
+    pass calls, with the order of gradients where some are taken twice, with what a type leads to
+    at the line where nearly all else comes of it, and with what follows from other tensors.
     """
-    short, told = str(first.in_short), str(cause.in_short)
+    short = str(first.in_short)
     if first.kind is ACCUMULATION_COUNT and cause.kind is ACCUMULATION_COUNT:
         return True
-    if short.startswith(TURNS):
-        return cause.kind in (OUTPUT_ORDER, REORDERED_OPERANDS) or is_order(diff, cause)
     if first.kind is LONGER_BACKWARD and is_order(diff, cause):
         return True
-    if short.startswith(RATE_OF_ZERO) and told.startswith(DECAY_OF_ONE):
-        return True
-    if short.startswith(WIDER) and told == str(COPIED.short):
+    if _comes_of_what_is_told(diff, short, cause):
         return True
     if short.startswith(CACHE) and cause.kind is OTHER_OPERAND:
         return _uses(diff, cause, first)
     if cause.kind is LAYOUT and (cause.place.is_near or not cause.place.line):
         return True
-    if short.startswith(OTHER_NORM) and cause.kind in (LIVE_TENSOR, OPTIMIZER_STATE):
-        return True
     if _comes_of_a_part(diff, first, cause):
         return True
     is_of_type = first.kind is DTYPE and _comes_of_a_type(diff, first, cause)
     return is_of_type or _comes_of_tensors(diff, first, cause)
+
+
+def _comes_of_what_is_told(diff: Diff, short: str, cause: Cause) -> bool:
+    """The same of the first cause's words."""
+    told = str(cause.in_short)
+    if short.startswith(TURNS):
+        return cause.kind in (OUTPUT_ORDER, REORDERED_OPERANDS) or is_order(diff, cause)
+    if short.startswith(RATE_OF_ZERO):
+        return told.startswith(DECAY_OF_ONE)
+    if short.startswith(WIDER):
+        return told == str(COPIED.short)
+    if short.startswith(PENALTY):
+        return cause.kind is OUTPUT_ORDER
+    return short.startswith(OTHER_NORM) and cause.kind in (LIVE_TENSOR, OPTIMIZER_STATE)
 
 
 def _comes_of_a_part(diff: Diff, first: Cause, cause: Cause) -> bool:
@@ -168,7 +184,8 @@ def _comes_of_a_type(diff: Diff, first: Cause, cause: Cause) -> bool:
     is_border = is_here and first.share >= NEARLY and cause.share <= LITTLE
     if cause.kind in (DTYPE, SHARED_SCALAR):
         is_taken = takes_numbers_alone(diff, cause) or _takes_type(diff, first, cause)
-        return is_taken or is_border
+        is_little = first.share >= NEARLY and cause.share <= LITTLE
+        return is_taken or is_border or (is_little and _changes_type_alike(diff, first, cause))
     if cause.kind not in BRANCHES:
         return False
     if _only_converts(diff, cause) or (is_border and cause.place.is_near):
@@ -185,6 +202,22 @@ def _takes_type(diff: Diff, first: Cause, cause: Cause) -> bool:
     told = {tuple(shape.partition("[")[0] for shape in pair) for pair in pairs}
     others = [(x, y) for x, y in told if x != y]
     return bool(types) and all(any(x == one or y == two for one, two in types) for x, y in others)
+
+
+def _changes_type_alike(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """Whether what a cause is of, an input aside, has the types that it has in another cause."""
+    (old, new), (old_first, new_first) = _types(diff, cause), _types(diff, first)
+    is_within = old != new and old <= old_first and new <= new_first
+    return cause.kind is DTYPE and is_within and not types_of_inputs(diff, cause)
+
+
+def _types(diff: Diff, cause: Cause) -> tuple[set[str], set[str]]:
+    """The types of what a cause is of, conversions aside, in A and in B."""
+    own, other = (
+        {element_type(m.shapes[i]) for i in piece if m.opcodes[i] != "convert"}
+        for m, piece in ((diff.a, cause.a), (diff.b, cause.b))
+    )
+    return own, other
 
 
 def _is_drawn(diff: Diff, cause: Cause) -> bool:
@@ -237,7 +270,8 @@ def _comes_of_tensors(diff: Diff, first: Cause, cause: Cause) -> bool:
     """
     if first.kind is TIED_WEIGHTS:
         is_added = has_more_terms(cause) or str(cause.in_short).startswith(BACKWARD)
-        return is_added or cause.kind in (LIVE_TENSOR, OUTPUT_ORDER)
+        is_beside = cause.proved and cause.share < first.share and _is_of_gradients(diff, cause)
+        return is_added or is_beside or cause.kind in (LIVE_TENSOR, OUTPUT_ORDER)
     if cause.kind is DONORS:
         is_other = first.kind.section in (Section.INPUTS, Section.LIVE, Section.PIECES)
         return is_other and not is_jitted(diff.a)  # there it is an option that somebody sets
@@ -260,6 +294,13 @@ def takes_numbers_alone(diff: Diff, cause: Cause) -> bool:
     sides = ((diff.a, cause.a), (diff.b, cause.b))
     shapes = [m.shapes[i] for m, own in sides for i in own if m.opcodes[i] == "parameter"]
     return bool(shapes) and all(shape.endswith("[]") for shape in shapes)
+
+
+def _is_of_gradients(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause is no more than what gradients are added up with, and their norm taken."""
+    sides = (diff.a, cause.a), (diff.b, cause.b)
+    every = {module.opcodes[i] for module, own in sides for i in own}
+    return bool(every) and every <= SUMS
 
 
 def _is_order_of_outputs(

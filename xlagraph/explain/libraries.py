@@ -57,8 +57,20 @@ SETTINGS = {
             " rarely allocates).",
         ),
     ),
+    "torchmetrics/utilities/data.py": LibrarySetting(
+        say(Code("reset()"), " the metric, or take one that keeps sums."),
+        say(
+            "this metric keeps every value that it was given in a list, and joins the list in ",
+            Code("compute()"),
+            ": ",
+            Code("reset()"),
+            " it once it was read, take one that keeps sums (a ",
+            Code("MeanMetric"),
+            " of what each batch gives), or keep it on the CPU.",
+        ),
+    ),
 }
-"""By the folder of the code that bakes it in."""
+"""By the folder, or the file, of the code that bakes it in."""
 _ANY_FIX = (
     "call that with the same settings in every step, or in fewer steps, or with tensors on the CPU."
 )

@@ -24,6 +24,7 @@ from xlagraph.explain.names.options.arguments import (
     arguments_first,
     with_added,
     with_argument,
+    with_types,
 )
 from xlagraph.explain.names.options.axes import with_axes
 from xlagraph.explain.names.options.became import with_place, with_size, with_values
@@ -94,7 +95,7 @@ from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
 from xlagraph.rules.order.rewired_operations import CONNECTED
 from xlagraph.rules.order.turned_operations import SHORT as TURNED_SHORT
 from xlagraph.rules.pieces.call_option import CALL_OPTION
-from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH, PENALTY
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
@@ -176,6 +177,7 @@ OF_BOTH = {
 }
 """Those that fit steps and versions alike."""
 FIRST_NAMES: tuple[Name, ...] = (
+    with_types,
     with_result_type,
     with_promoted,
     with_trained,
@@ -310,7 +312,8 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH and not is_turned
-    has_words = (has_words and cause.short != STATE_SHORT) or str(cause.short).startswith(BACKWARD)
+    is_of_backward = str(cause.short).startswith((BACKWARD, PENALTY))
+    has_words = (has_words and cause.short != STATE_SHORT) or is_of_backward
     most = MAX_FORMULA if is_long else MAX_BESIDE_WORDS
     is_too_long = max(len(found.a), len(found.b)) > most
     if is_too_long and not has_words and cause.kind is ADDED_INPUT:

@@ -20,6 +20,7 @@ from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.causes.growth import BAKED, AsLoop, main_line
+from xlagraph.runs.causes.pending import AsPending
 from xlagraph.runs.kinds import UNEXPLAINED
 
 if TYPE_CHECKING:
@@ -270,7 +271,8 @@ def of_new_sizes(
 ) -> dict[str, Reason]:
     """Digest to reason of graphs that compile only with another one that has a new size.
 
-    Code that reads values cuts a step into parts, and all of them have that size. And where a new
+    Code that reads values cuts a step into parts, and all of them have that size, also where what
+    is pending grows from read to read: in as many parts each time. And where a new
     size begins something anew, as sums of what is seen, the step behind it goes on with that: it
     is one graph, in each of the sizes.
     """
@@ -282,7 +284,8 @@ def of_new_sizes(
     anew = {one: its for one, its in steps.items() if one.kind in sizes and not one.retell}
     found: dict[Reason, Reason] = {}
     for reason, own in members.items():
-        if len(steps[reason]) < OFTEN or reason.retell or reason.how:
+        is_other = reason.retell and not isinstance(reason.retell, AsPending)
+        if len(steps[reason]) < OFTEN or is_other or reason.how:
             continue
         if reason.kind in sizes:
             size = next(
@@ -291,7 +294,8 @@ def of_new_sizes(
             if size:
                 found[reason] = size
             continue
-        size = next((one for one, its in anew.items() if steps[reason] <= its), None)
+        own_steps = steps[reason] - ({min(steps[reason])} if reason.retell else set())
+        size = next((one for one, its in anew.items() if own_steps <= its), None)
         size = size or next((one for one, its in anew.items() if _goes_on(own, its)), None)
         if size:
             found[reason] = size

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
+from xlagraph.facts.shapes.size_makers import LISTED
 from xlagraph.message import count, say
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
@@ -81,6 +82,8 @@ OF_SIZES: dict[Meant, Retell] = {
 }
 """How a size is said that is meant."""
 SIZES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_SIZE)
+NOTHING, MUCH = 0.02, 0.2
+"""The part of a difference that is next to none of it, and one that is much."""
 OFTEN = 3
 """In so many steps at least a graph has to compile beside another one to come of the same."""
 
@@ -450,11 +453,19 @@ def main_cause(node: GraphNode, kind: Kind | None = None, line: SourceLine | Non
         return next((one for one in causes if not one.expected), causes[0])
     elif node.meant and node.meant is not Meant.SETTLED:
         chosen = [one for one in causes if not one.expected]  # none where a stage brings state
-        return next((one for one in chosen if one.kind.may_be_meant), (chosen or causes)[0])
+        first = (chosen or causes)[0]
+        meant = (one for one in chosen if one.kind.may_be_meant and not _is_beside(one, first))
+        return next(meant, first)
     alike = [one for one in causes if kind and family(one.kind) is family(kind)]
     there = [one for one in alike if main_line(one) == line]
     own = [one for one in there or causes if one.kind is kind]
     return next(iter(own or there or causes))
+
+
+def _is_beside(piece: Cause, first: Cause) -> bool:
+    """Whether a piece comes of a longer list, or is next to nothing beside what is much."""
+    is_little = piece.share <= NOTHING and first.share >= MUCH
+    return piece.kind.is_piece and (is_little or first.short == LISTED.short)
 
 
 def _as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:

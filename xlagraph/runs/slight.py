@@ -34,6 +34,8 @@ FEW = 2
 """A cause with more compiles than these goes on."""
 STRAY = 0.05
 """The part of the first cause's compiles that another one at its line has at most."""
+AGAIN = 2
+"""So often a graph ran again that comes now and then, as at the end of each epoch."""
 LASTING = 12
 """So many steps without another show that a copy was taken, and no more."""
 
@@ -47,7 +49,10 @@ def with_slight(
     """
     problems = [group for group in groups if not group.expected]
     slight = [
-        one for one in problems if _is_copied(one, nodes, steps) or _is_slight(one, problems[0])
+        one
+        for one in problems
+        if _is_copied(one, nodes, steps)
+        or _is_slight(one, problems[0], again=_ran_again(one, nodes))
     ]
     seldom = {digest for group in slight for digest in group.graphs}
     return (
@@ -60,14 +65,21 @@ def with_slight(
     ]
 
 
-def _is_slight(group: CauseGroup, first: CauseGroup) -> bool:
+def _is_slight(group: CauseGroup, first: CauseGroup, *, again: bool) -> bool:
+    """Whether it came once or twice beside many; `again`: each of its graphs ran again."""
     if group is first or group.kind in NEVER:
         return False
+    is_short = group.spent.wall_seconds <= _part(group, first) * first.spent.wall_seconds
     return _is_at_its_line(group, first) or (
         first.compiles >= MANY
         and group.compiles <= min(FEW, SLIGHT * first.compiles)
-        and group.spent.wall_seconds <= _part(group, first) * first.spent.wall_seconds
+        and (is_short or (again and group.compiles <= RARE * first.compiles))
     )
+
+
+def _ran_again(group: CauseGroup, nodes: Sequence[GraphNode]) -> bool:
+    own = [node for node in nodes if node.digest in group.graphs]
+    return all(node.hits and node.hits + node.unnamed_hits >= AGAIN for node in own)
 
 
 def _is_at_its_line(group: CauseGroup, first: CauseGroup) -> bool:

@@ -38,6 +38,8 @@ MANY_PIECES = 3
 BACKWARD = "The backward pass computes more in "
 LOSS = "The loss is computed"
 _TERMS = re.compile(r"(\w+) \+ \S")
+_INNER_TERMS = re.compile(r"\((\w+) \+ [^()]*(?:\([^()]*\))?[^()]*\)")
+"""The same of what is taken in further: ``(x + slice(z)) @ y``."""
 
 
 def edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -199,7 +201,7 @@ def has_more_terms(cause: Cause) -> bool:
         return False
     one, other = sorted(told, key=len)
     found = _TERMS.match(other)
-    return found is not None and found[1] == one
+    return (found is not None and found[1] == one) or _INNER_TERMS.sub(r"\1", other) == one
 
 
 def options_of(diff: Diff, cause: Cause) -> set[tuple[str, str]]:

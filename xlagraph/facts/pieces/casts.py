@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Words
@@ -10,10 +11,10 @@ from xlagraph.facts.pieces.moved_softmax import of_softmax
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.values.scalars import is_scalar_input
 from xlagraph.facts.values.telling import opcodes_in_words
-from xlagraph.message import A, Change, Code, join, say
+from xlagraph.message import EMPTY, A, B, Change, Code, count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.facts.pieces.propagation import Propagation
@@ -44,6 +45,12 @@ AUTOCAST_FIX = say(
     "that part under autocast, torch.autocast(device, dtype), in every step or in none."
 )
 AUTOCAST_SHORT_FIX = say("Put it under autocast in every step, or in none.")
+_ROUNDED = (
+    *("dot", "convolution", "exponential", "exponential-minus-one", "log", "log-plus-one", "tanh"),
+    *("logistic", "erf", "power", "rsqrt", "sqrt", "divide", "reduce", "multiply", "add"),
+)
+"""What rounding counts in, the more telling the sooner."""
+MAX_ROUNDED = 2
 MAX_SHAPES = 2
 """Shapes of inputs that are told of."""
 
@@ -241,3 +248,19 @@ def _is_of_input(view: SideView, cast: int) -> bool:
 
 def _type(shape: str) -> str:
     return shape.partition("[")[0]
+
+
+def types_in_short(case: Case, pairs: Collection[int], types: Sequence[str]) -> Message:
+    """What is computed in which type on either side, such as ``exponential and 30 more``.
+
+    Empty where several types change, or values are only moved. `pairs`: what A computes; `types`:
+    the changes, such as ``f32 -> bf16``.
+    """
+    counts = Counter(case.diff.a.opcodes[x] for x in pairs)
+    named = [opcode for opcode in _ROUNDED if opcode in counts][:MAX_ROUNDED]
+    if not named or len(types) != 1:
+        return EMPTY
+    old, new = types[0].split(" -> ")
+    rest = sum(number for opcode, number in counts.items() if opcode not in named)
+    more = f" and {count(rest, 'more instruction')}" if rest else ""
+    return say(A, f" computes {', '.join(named)}{more} in {old}, and ", B, f" in {new}")

@@ -203,11 +203,14 @@ def _typed(
             return None
     sent = [[f"{one.sent}.to({_device(statement, of)})" for one in moving] for of, moving in found]
     distinct = list(dict.fromkeys(text for texts in sent for text in texts))
-    stem = free_name("index", statement)
-    stems = [stem] if len(distinct) == 1 else [f"{stem}_{k}" for k in range(len(distinct))]
-    name_of = dict(zip(distinct, stems, strict=True))
-    above = [f"{name} = {text}" for text, name in name_of.items()]
-    names = [[name_of[text] for text in texts] for texts in sent]
+    if _bound_within(statement.node) & {name for text in distinct for name in _names(text)}:
+        above, names = [], sent  # what is known there alone has to stay there
+    else:
+        stem = free_name("index", statement)
+        stems = [stem] if len(distinct) == 1 else [f"{stem}_{k}" for k in range(len(distinct))]
+        name_of = dict(zip(distinct, stems, strict=True))
+        above = [f"{name} = {text}" for text, name in name_of.items()]
+        names = [[name_of[text] for text in texts] for texts in sent]
     if _is_target(statement.node, found[0][0]):
         below = _written(statement, *found[0], names[0]) if is_written else ()
     else:
@@ -216,6 +219,19 @@ def _typed(
     if not below or max(map(len, code)) > MAX_WIDTH:
         return None
     return TypedSlice(statement.first, statement.last, code)
+
+
+def _bound_within(node: ast.stmt) -> set[str]:
+    """The names that a comprehension or a lambda within a statement gives values."""
+    inner = [one for one in ast.walk(node) if isinstance(one, (ast.comprehension, ast.Lambda))]
+    targets = [one.target if isinstance(one, ast.comprehension) else one.args for one in inner]
+    parts = [part for target in targets for part in ast.walk(target)]
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    return names | {part.arg for part in parts if isinstance(part, ast.arg)}
+
+
+def _names(text: str) -> set[str]:
+    return {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
 
 
 def _device(statement: Statement, subscript: ast.Subscript) -> str:

@@ -101,7 +101,9 @@ MASKED = SizeMaker(
     "losses, messages or weights by it, not indices; or choose with torch.where, where what is "
     "left out can be infinite or NaN). Where an average was taken, divide by mask.sum(); a sum "
     "stays a sum.",
-    say("Keep all elements: ", Code("torch.where(mask, x, 0)"), " in place of ", Code("x[mask]")),
+    say(
+        "Keep all: ", Code("torch.where(mask, x, 0)"), "; divide means by ", Code("mask.sum()"), "."
+    ),
 )
 ROWS = replace(
     MASKED, short_fix=say("Compute with all rows, weighted by the mask, in place of picking some.")

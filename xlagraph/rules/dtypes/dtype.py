@@ -21,6 +21,7 @@ from xlagraph.facts.pieces.casts import (
     inputs_in_short,
     number_of_cast,
     shown,
+    types_in_short,
 )
 from xlagraph.facts.pieces.propagation import propagations, together
 from xlagraph.facts.pieces.regrouped import are_cut_by_casts
@@ -239,7 +240,7 @@ def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Findi
     title, words = (
         told(case, found)
         or casts_in_words(case, found, starts)
-        or (_title(case, starts, types), _words(case, starts))
+        or (_title(case, starts, types), _words(case, found, starts))
     )
     lines = _lines(case, found, starts)
     casts = len(found.lone_a) + len(found.lone_b)
@@ -388,10 +389,10 @@ def _converts_input(case: Case, start: tuple[int, int]) -> bool:
     return is_cast and view.module.opcodes[operands[0]] == "parameter"
 
 
-def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
+def _words(case: Case, found: Propagation, starts: list[tuple[int, int]]) -> Words:
     """What is said where it begins at arrays that come in, or at one conversion on one side only.
 
-    Those of the kind for all else.
+    Of all else what is computed in the other type.
     """
     a, b = case.diff.a, case.diff.b
     if len(starts) == 1 and -1 in starts[0]:
@@ -402,7 +403,7 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
         )
     types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts]
     if not _are_inputs(case, starts, scalars=all(map(changes_family, types))):
-        return Words()
+        return Words(short=types_in_short(case, found.pairs, _types(case, found)))
     short = inputs_in_short([short_shape(b, y) for _, y in starts], types)
     if any(map(changes_family, types)) or all(map(_are_whole_and_small, types)):
         return FROM_VALUES._replace(short=short)

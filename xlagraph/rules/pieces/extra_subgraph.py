@@ -108,7 +108,8 @@ BACKWARD_FIX = say(
     "(not 0: that leaves it out again)."
 )
 
-PENALTY_SHORT = say("A gradient penalty (a loss of gradients) is computed in some steps only")
+PENALTY = "A gradient penalty"
+PENALTY_SHORT = say(PENALTY, " (a loss of gradients) is computed in some steps only")
 PENALTY_SHORT_FIX = say("Compute the penalty in every step, or keep both graphs.")
 PENALTY_FIX = say(
     "The loss takes in gradients on one side only, and the backward pass goes through these too "

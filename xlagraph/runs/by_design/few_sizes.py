@@ -38,7 +38,7 @@ from xlagraph.runs.graphs.sketch import without_layout
 from xlagraph.runs.steps.order import PlaceTurns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.runs.compare import Comparison
@@ -391,7 +391,15 @@ def shapes_of(members: Sequence[GraphNode]) -> list[str]:
     Of those of one size, such as tokens and their mask, one is told.
     """
     outcomes = [node.explanation for node in members if node.explanation]
-    cited = (one for found in outcomes for one in (found.first_a, found.first_b))
+    return _by_size(one for found in outcomes for one in (found.first_a, found.first_b))
+
+
+def own_shapes_of(members: Sequence[GraphNode]) -> list[str]:
+    """The same of the graphs alone, without those that they are compared with."""
+    return _by_size(node.explanation.first_b for node in members if node.explanation)
+
+
+def _by_size(cited: Iterable[Cited | None]) -> list[str]:
     inputs = {shape.partition("[")[2]: shape for shape in filter(None, map(_input_shape, cited))}
     return sorted(inputs.values(), key=lambda shape: (_length(shape), shape))
 

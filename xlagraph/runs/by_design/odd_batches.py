@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
-from xlagraph.runs.by_design.few_sizes import MOST, RULE, brings_size, shapes_of
+from xlagraph.runs.by_design.few_sizes import MOST, RULE, brings_size, own_shapes_of
 from xlagraph.runs.graphs.input_sizes import examples, is_of_batch, sizes_apart
 from xlagraph.runs.model import Meant
 
@@ -101,8 +101,8 @@ def _is_odd(number: int, since: Sequence[int | None], graphs: Sequence[CapturedG
 
 def as_odd_batch(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     """The cause of a single graph, said as what it is over the run: one batch of each epoch."""
-    shapes = shapes_of(members)
-    listed = say(" (", join(shapes, MOST), ")") if len(shapes) > 1 else say()
+    shapes = own_shapes_of(members)
+    listed = say(" (", join(shapes, MOST), ")") if shapes else say()
     each = " each" if len(members) > 1 else ""
     return replace(
         cause,

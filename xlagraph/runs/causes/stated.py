@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import at
@@ -27,6 +28,7 @@ from xlagraph.runs.steps.spent import together
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from xlagraph.cause.model import Cause
     from xlagraph.run.reader import Run
     from xlagraph.run.records import SettingRecord
     from xlagraph.runs.graphs.captured import CapturedGraph
@@ -37,6 +39,8 @@ MANY = 3
 ROWS = 2
 """Dimensions of a table."""
 
+_INDICES = re.compile(r"\bs(?:32|64)\[\d+\]")
+"""The shape of a list of whole numbers."""
 NO_DROP = frozenset({"0", "0.0"})
 
 
@@ -205,9 +209,8 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
     is_one = len({(line.file, line.function) for line in lines}) == 1
     if not said:
         return _configured(group, run) if group.kind is SKIPPED_BLOCK else group
-    if not is_one or group.place.line in lines:
-        return group
-    if len(group.graphs) < MANY and said is not DROPPED:
+    is_few = len(group.graphs) < MANY and said is not DROPPED
+    if not is_one or group.place.line in lines or is_few:
         return group
     if group.kind is INPUT_SHAPE and not _is_padded([known[one] for one in group.graphs]):
         return group
@@ -215,6 +218,8 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
         return group
     if group.cause and group.cause.short == REPEATED.short:
         return group  # on the device: to pad what comes of it leaves its sizes as they are
+    if said is PADDED and group.cause and _picks_as_many(group.cause, group.graphs, known):
+        return replace(group, cause=_of_indices(group.cause))
     if said is JOINED and not _is_joined(group, records, known):
         return group
     title = say(group.title, said.title, at(lines[:1]))
@@ -257,6 +262,36 @@ def _is_padded(graphs: Sequence[CapturedGraph]) -> bool:
     dimensions = Counter((one.rank, one.dimension) for one in sizes)
     ranks = Counter(rank for rank, _ in dimensions if rank > ROWS)
     return max(dimensions.values(), default=0) >= MANY and max(ranks.values(), default=1) == 1
+
+
+def _picks_as_many(
+    cause: Cause, digests: Iterable[str], known: Mapping[str, CapturedGraph]
+) -> bool:
+    """Whether a list of indices has another length too, which does not follow the padded one.
+
+    It gets longer in graphs in which that does, and in others in which that gets shorter.
+    """
+    if not _INDICES.search(str(cause.title)):
+        return False
+    apart = sizes_apart([known[one] for one in digests])
+    picked = [{one.size for one in sizes if one.rank == 1} for sizes in apart]
+    padded = [{one.size for one in sizes if one.rank == ROWS} for sizes in apart]
+    told = [
+        (min(own), max(others))
+        for own, others in zip(picked, padded, strict=True)
+        if len(own) == 1 and others
+    ]
+    ways = Counter(
+        (one[0] > other[0]) == (one[1] > other[1])
+        for one, other in combinations(told, 2)
+        if one[0] != other[0] and one[1] != other[1]
+    )
+    return min(ways[True], ways[False]) >= MANY
+
+
+def _of_indices(cause: Cause) -> Cause:
+    """A cause of sizes, said as another number of indices."""
+    return replace(cause, fix=say(INDICES.fix), short=INDICES.short, short_fix=INDICES.short_fix)
 
 
 def _records(stated: Stated, run: Run) -> tuple[SettingRecord, ...]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
+from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
-from xlagraph.explain.names.merged import formula_of
+from xlagraph.explain.names.merged import BRANCHES, formula_of
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.training.updates import updates
 from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import EMPTY, A, B, Code, join, say
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 
@@ -38,7 +41,47 @@ START_FIX = say(
     " in the first. Where two versions of a program differ in it, keep one of them.",
 )
 START_SHORT_FIX = say("Give it in every call: jnp.zeros in place of None.")
+TYPE_FIX = say(
+    "An argument's type is part of the program: hand in one type in every call. Where a step gives "
+    "the new value back, begin with the type that it gives, ",
+    Code("jnp.zeros((), jnp.float32)"),
+    " for a count that meets fractions, or cast the new value to the old one's type.",
+)
+TYPE_SHORT_FIX = say("Begin with the type that the step gives back.")
 SHORT_FIX = say("Give it in every call, with values that change nothing (a mask of ones).")
+
+
+def with_types(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; a piece that takes in an argument of another type is that argument's type."""
+    return [_with_type(diff, cause) for cause in causes]
+
+
+def _with_type(diff: Diff, cause: Cause) -> Cause:
+    if cause.kind not in BRANCHES or not cause.proved or not is_jitted(diff.a):
+        return cause
+    for p, q in zip(*(m.entry_computation.parameters for m in (diff.a, diff.b)), strict=False):
+        name = argument_name(diff.a, p)
+        shapes = bare_shape(diff.a, p), bare_shape(diff.b, q)
+        is_of_cause = (p in cause.a or q in cause.b) and diff.match.to_b[p] != q
+        if not (name and is_of_cause and name == argument_name(diff.b, q)):
+            continue
+        types, sizes = zip(*(shape.split("[", 1) for shape in shapes), strict=True)
+        if sizes[0] == sizes[1] and types[0] != types[1]:
+            one, other = (short_shape(m, i) for m, i in ((diff.a, p), (diff.b, q)))
+            what = say(
+                *(ARGUMENT, " ", Code(name), f" is {one} in ", A, f" and {other} in ", B),
+            )
+            seen = Evidence(what, (p,), (q,))
+            return replace(
+                cause,
+                kind=DTYPE,
+                title=what,
+                short=what,
+                fix=TYPE_FIX,
+                short_fix=TYPE_SHORT_FIX,
+                evidence=(seen, *cause.evidence),
+            )
+    return cause
 
 
 def with_argument(diff: Diff, cause: Cause) -> Cause:

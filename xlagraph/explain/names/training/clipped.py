@@ -121,8 +121,42 @@ def with_lone_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
             short_fix=EMPTY, evidence=(cited,), share=len(clips) / max(diff.differing, 1),
             a=frozenset(in_a), b=frozenset(in_b),
         )  # fmt: skip
+        if first.kind in BRANCHES and _is_all_of_norm(module, claimed, roots, clips):
+            whole = replace(clip, a=first.a, b=first.b, share=first.share)
+            pieces = [c for c in causes[1:] if c.proved and c.kind in BRANCHES]
+            given = [c for c in pieces if _gives_number(diff, c, side)]
+            return merged([whole, *causes[1:]], whole, [whole, *given])
         return [*causes, clip]
     return list(causes)
+
+
+def _gives_number(diff: Diff, cause: Cause, side: Side) -> bool:
+    """Whether a cause is no more than a number that the other side gives in place of a norm."""
+    module, place = (diff.b, 1) if side is A else (diff.a, 0)
+    cited = [i for one in cause.evidence for i in (one.a, one.b)[place]]
+    is_number = all(
+        module.opcodes[i] == "constant" and module.shapes[i].endswith("[]") for i in cited
+    )
+    return not (cause.a or cause.b) and bool(cited) and is_number
+
+
+def _is_all_of_norm(
+    module: Module, piece: Collection[int], roots: Sequence[int], clips: Collection[int]
+) -> bool:
+    """Whether a piece has no arrays but what a norm is made of, and what is clipped by it."""
+    entry = module.entry_computation
+    own = {i for i in piece if entry.start <= i < entry.stop}
+    arrays = {i for i in own if not module.shapes[i].endswith("[]")}
+    return arrays <= {*_leads_to(module, roots), *clips}
+
+
+def _leads_to(module: Module, values: Sequence[int]) -> set[int]:
+    """These values, and all that they are computed from."""
+    found, front = {*values}, [*values]
+    for i in front:  # grows while it is read
+        front += {*module.operands[i]} - found
+        found |= {*module.operands[i]}
+    return found
 
 
 def with_scaled_norm(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:

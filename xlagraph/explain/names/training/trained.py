@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.verdict import NOWHERE
 from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.updates import renewed
@@ -43,7 +46,7 @@ MORE_FIX = say(
     "optimizer the same weights."
 )
 MORE_SHORT_FIX = say("Cut gradients alike in both, and train the same weights.")
-SHORT_FIX = say("Train the same weights in each step: gradients times 0 or 1.")
+SHORT_FIX = say("None if thawed for good; else multiply gradients by 0 or 1.")
 
 
 def with_trained(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
@@ -77,8 +80,10 @@ def _with_more_trained(diff: Diff, causes: Sequence[Cause], step: Cause | None) 
     As a target that is averaged on both sides, and that gradients reach on one.
     """
     state = next((c for c in causes if c.kind is OPTIMIZER_STATE and c.proved), None)
-    if step is None or state is None:
+    if state is None:
         return list(causes)
+    if step is None:
+        return _with_thawed(diff, causes, [state])
     sides = (
         (A, diff.a, state.a & {*diff.removed}, step.a & {*diff.removed}),
         (B, diff.b, state.b & {*diff.added}, step.b & {*diff.added}),
@@ -100,6 +105,37 @@ def _with_more_trained(diff: Diff, causes: Sequence[Cause], step: Cause | None) 
         outputs = [cause for cause in causes if _is_given_out(cause)]
         first = [told if cause is step else cause for cause in causes]
         return merged(first, told, [told, state, *outputs])
+    return _with_thawed(diff, causes, [state, step])
+
+
+def _with_thawed(diff: Diff, causes: Sequence[Cause], parts: Sequence[Cause]) -> list[Cause]:
+    """The causes; state of weights that the other side takes in and does not renew is theirs.
+
+    `parts`: the cause of state, and what an optimizer does with it.
+    """
+    state = parts[0]
+    sides = (
+        (A, diff.a, diff.b, state.a, diff.match.to_b),
+        (B, diff.b, diff.a, state.b, diff.match.to_a),
+    )
+    for side, module, other, own, partners in sides:
+        inputs = (bare_shape(module, p) for p in own if is_input(module, p))
+        kept = Counter(shape for shape in inputs if not shape.endswith("[]"))
+        new, theirs = renewed(module), renewed(other)
+        pairs = ((p, partners[p]) for p in new if partners[p] >= 0)
+        thawed = [p for p, other_p in pairs if len(new[p]) > len(theirs.get(other_p, ()))]
+        weights = [p for p in sorted(thawed) if bare_shape(module, p) in kept]
+        shapes = Counter(bare_shape(module, p) for p in weights)
+        if (
+            weights
+            and shapes.keys() == kept.keys()
+            and all(kept[k] % n == 0 for k, n in shapes.items())
+        ):
+            told = _told(side, weights, sorted(kept), state)
+            told = replace(told, kind=NEWLY_UPDATED, expected=False, place=NOWHERE)
+            outputs = [cause for cause in causes if _is_given_out(cause)]
+            first = [told, *(cause for cause in causes if cause is not state)]
+            return merged(first, told, [told, *parts[1:], *outputs])
     return list(causes)
 
 
