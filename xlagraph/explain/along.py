@@ -21,6 +21,7 @@ from xlagraph.explain.names.ordered import (
     types_of_inputs,
 )
 from xlagraph.explain.names.turns import TURNS
+from xlagraph.facts.pieces.casts import OF_ARRAYS
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.versions import are_versions, nothing_tells
 from xlagraph.facts.shapes.made_sizes import ALONG
@@ -30,7 +31,7 @@ from xlagraph.facts.values.telling import RANDOM
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code
 from xlagraph.rules.dtypes.dtype import DTYPE, element_type
-from xlagraph.rules.inputs.live_tensors import COPIED, LIVE_TENSOR, LOGGED
+from xlagraph.rules.inputs.live_tensors import BEGUN, COPIED, LIVE_TENSOR, LOGGED
 from xlagraph.rules.inputs.tied_weights import TIED_WEIGHTS
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO
@@ -166,6 +167,8 @@ def _comes_of_what_is_told(diff: Diff, short: str, cause: Cause) -> bool:
         return told == str(COPIED.short)
     if short.startswith(PENALTY):
         return cause.kind is OUTPUT_ORDER
+    if short.endswith(BEGUN):
+        return cause.kind is LIVE_TENSOR
     return short.startswith(OTHER_NORM) and cause.kind in (LIVE_TENSOR, OPTIMIZER_STATE)
 
 
@@ -180,6 +183,8 @@ def _comes_of_a_part(diff: Diff, first: Cause, cause: Cause) -> bool:
 
 def _comes_of_a_type(diff: Diff, first: Cause, cause: Cause) -> bool:
     """The same of what another type leads to."""
+    if OF_ARRAYS in str(first.in_short) and _is_of_weak_type(diff, cause):
+        return True
     is_here = cause.place.is_near or cause.place.line == first.place.line
     is_border = is_here and first.share >= NEARLY and cause.share <= LITTLE
     if cause.kind in (DTYPE, SHARED_SCALAR):
@@ -193,6 +198,19 @@ def _comes_of_a_type(diff: Diff, first: Cause, cause: Cause) -> bool:
     if cause.place.is_near:
         return first.share >= NEARLY and _is_turned(cause)
     return first.share >= ALL and cause.place.line == first.place.line
+
+
+def _is_of_weak_type(diff: Diff, cause: Cause) -> bool:
+    """Whether it is types, no array's that comes in, or nothing but conversions and their users.
+
+    What a number without a type of its own meets is converted, or not, as far as it goes.
+    """
+    if cause.kind is DTYPE:
+        return not types_of_inputs(diff, cause)
+    pairs = {diff.a.opcodes[x] == diff.b.opcodes[y] for x, y in pairs_of(diff, cause)}
+    alone = len(cause.a) + len(cause.b) - 2 * len([*pairs_of(diff, cause)])
+    is_cast = any(diff.a.opcodes[i] == "convert" for i in cause.a)
+    return cause.kind in BRANCHES and is_cast and not alone and pairs == {True}
 
 
 def _takes_type(diff: Diff, first: Cause, cause: Cause) -> bool:

@@ -11,7 +11,7 @@ from xlagraph.facts.pieces.moved_softmax import of_softmax
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.values.scalars import is_scalar_input
 from xlagraph.facts.values.telling import opcodes_in_words
-from xlagraph.message import EMPTY, A, B, Change, Code, count, join, say
+from xlagraph.message import EMPTY, A, Change, Code, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -45,6 +45,8 @@ AUTOCAST_FIX = say(
     "that part under autocast, torch.autocast(device, dtype), in every step or in none."
 )
 AUTOCAST_SHORT_FIX = say("Put it under autocast in every step, or in none.")
+OF_ARRAYS = " the type of the arrays that "
+"""What is said of a number without a type of its own."""
 _ROUNDED = (
     *("dot", "convolution", "exponential", "exponential-minus-one", "log", "log-plus-one", "tanh"),
     *("logistic", "erf", "power", "rsqrt", "sqrt", "divide", "reduce", "multiply", "add"),
@@ -174,7 +176,7 @@ def number_in_words(case: Case, view: SideView, *casts: int) -> tuple[Message, W
     title = say(
         "argument " if is_one and argument_name(module, numbers[0]) else "",
         names,
-        f" {'takes' if is_one else 'take'} the type of the arrays that {'it' if is_one else 'they'}"
+        f" {'takes' if is_one else 'take'}{OF_ARRAYS}{'it' if is_one else 'they'}"
         f" {'meets' if is_one else 'meet'}, {_type(module.shapes[casts[0]])}, in ",
         view.side,
         f", and {'its' if is_one else 'their'} own in ",
@@ -263,4 +265,4 @@ def types_in_short(case: Case, pairs: Collection[int], types: Sequence[str]) -> 
     old, new = types[0].split(" -> ")
     rest = sum(number for opcode, number in counts.items() if opcode not in named)
     more = f" and {count(rest, 'more instruction')}" if rest else ""
-    return say(A, f" computes {', '.join(named)}{more} in {old}, and ", B, f" in {new}")
+    return say(f"{', '.join(named)}{more} went from {old} to {new}")

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Words
+from xlagraph.cause.names import short_shape
 from xlagraph.diff.header import given_away
 from xlagraph.facts.shapes.padded import padded_fix
 from xlagraph.facts.shapes.sizes import are_whole_numbers
+from xlagraph.facts.training.gradients import is_multiplied
 from xlagraph.facts.training.updates import renewed
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import EMPTY, say
+from xlagraph.message import EMPTY, Change, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -24,6 +26,9 @@ DATA_FIX = (
     "same shapes; where values decide about a size (masked_select, nonzero), use a mask."
 )
 WEIGHT_FIX = "Build the model, and its optimizer's state, with the same sizes for every step."
+SIZED_FIX = say("Build the model in one size; old checkpoints do not fit another.")
+MAX_SHAPES = 2
+"""Changes of shape that are told."""
 RESHAPED_FIX = say("Keep one form of each weight; a change costs one compile.")
 
 
@@ -37,6 +42,13 @@ def words_of_inputs(
     a = case.diff.a
     if _are_reshaped_weights(case.diff, starts):
         return Words(say(WEIGHT_FIX), EMPTY, RESHAPED_FIX)
+    if _are_weights(case.diff, starts):
+        shapes = dict.fromkeys(
+            (short_shape(a, x), short_shape(case.diff.b, y)) for x, y in starts.items()
+        )
+        told = (Change(old, new, became="became") for old, new in shapes)
+        short = say("weights have another shape: ", join(told, MAX_SHAPES))
+        return Words(say(WEIGHT_FIX), short, SIZED_FIX)
     known = given_away(a) | set(case.a.context.parameters)
     fix = DATA_FIX if known or are_whole_numbers(a, starts) else ""
     if known & {int(a.payloads[x]) for x in starts if is_input(a, x)}:
@@ -49,6 +61,13 @@ def _are_reshaped_weights(diff: Diff, starts: Mapping[int, int]) -> bool:
     shapes = ((diff.a.shapes[x], diff.b.shapes[y]) for x, y in starts.items())
     have_other_axes = all(_axes(one) != _axes(other) for one, other in shapes)
     return have_other_axes and renewed(diff.a).keys() >= starts.keys()
+
+
+def _are_weights(diff: Diff, starts: Mapping[int, int]) -> bool:
+    """Whether both sides renew all of them, and multiply with one: weights, with their state."""
+    is_renewed = renewed(diff.a).keys() >= starts.keys()
+    is_state = is_renewed and renewed(diff.b).keys() >= {*starts.values()}
+    return is_state and any(is_multiplied(diff.a, x) for x in starts)
 
 
 def _axes(shape: str) -> int:

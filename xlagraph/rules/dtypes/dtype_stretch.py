@@ -18,7 +18,13 @@ from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.diff.match import match_modules
-from xlagraph.facts.pieces.casts import inputs_in_short, number_cast, number_in_words, numbers_met
+from xlagraph.facts.pieces.casts import (
+    PRODUCTS,
+    inputs_in_short,
+    number_cast,
+    number_in_words,
+    numbers_met,
+)
 from xlagraph.facts.pieces.first_types import first_of, number_used
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.shapes.transposes import fold_transposes
@@ -286,12 +292,19 @@ def _words(case: Case, found: _Stretch, computed: Mapping[int, int]) -> Words:
 
 
 def _of_weight(case: Case, computed: Mapping[int, int]) -> Message:
-    """The input that what is computed in another type takes in, if it is one alone."""
+    """The input that what is computed in another type takes in, if it is one alone.
+
+    Else how large the first product is: nothing else tells where it is.
+    """
     module = case.diff.b
     entry = module.entry_computation.parameters
     taken = (through(module, o, {"convert"}) for y in computed.values() for o in module.operands[y])
     inputs = {i for i in taken if i in entry and not is_number(module, i)}
-    return say(" with ", parameter_name(case.b, inputs.pop())) if len(inputs) == 1 else say("")
+    if len(inputs) == 1:
+        return say(" with ", parameter_name(case.b, inputs.pop()))
+    products = (y for y in sorted(computed.values()) if module.opcodes[y] in PRODUCTS)
+    first = next(products, None)
+    return say(f", first of {short_shape(module, first)},") if first is not None else say("")
 
 
 def _of_number(case: Case, x: int, y: int) -> Words:

@@ -119,6 +119,16 @@ LOGGED_WORDS = Words(
     say("A number is computed in some steps only", LOGGED),
     say("Compute it in every step, and print it rarely."),
 )
+BEGUN = ") are set to numbers before some steps end"
+BEGUN_FIX = say(
+    "torch_xla.sync() takes all that is pending. What is set between a step and the next sync, as "
+    "an accumulator that a validation begins with (zero_(), torch.zeros on the device), becomes "
+    "part of that step's graph: call torch_xla.sync() behind the step, or once more behind what is "
+    "set."
+)
+BEGUN_SHORT_FIX = say("Call torch_xla.sync() behind the step, before tensors are set.")
+MAX_SHAPES = 3
+"""Shapes that are told."""
 OWN_WORK = 8
 """So many instructions serve a number that is computed for itself."""
 
@@ -170,6 +180,8 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     words = COPIED if _are_copied_weights(module, places, sources) else words
     if not (gradients or sources) and _are_logged(module, values, claimed):
         words = LOGGED_WORDS
+    if all(more.matched.closed[value] for value in values):
+        words = _words_of_begun(module, values)
     if is_jitted(module) and not gradients:
         words = _words_of_results(more, less, places)
     alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
@@ -216,6 +228,13 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
         dropped_b=dropped_b,
         expected=is_state and not more.is_a,
     )
+
+
+def _words_of_begun(module: Module, values: Sequence[int]) -> Words:
+    """What is said of tensors that are made from numbers alone."""
+    shapes = join((short_shape(module, i) for i in values), MAX_SHAPES)
+    short = say("Tensors (", shapes, BEGUN)
+    return Words(BEGUN_FIX, short, BEGUN_SHORT_FIX)
 
 
 def _words_of_results(more: SideView, less: SideView, places: Sequence[int]) -> Words:

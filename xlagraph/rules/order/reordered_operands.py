@@ -14,10 +14,10 @@ from xlagraph.cause.sources import at, where
 from xlagraph.facts.values.scalars import without_one
 from xlagraph.facts.values.terms import COMMUTATIVE
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import A, B, HloName, count, join, say
+from xlagraph.message import EMPTY, A, B, HloName, count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
@@ -65,6 +65,7 @@ for x, y in loader:
 SAME_RESULT = say(
     "the result is the same; the order is part of the graph, so that XLA compiles it anew"
 )
+PARTS_SHORT_FIX = say("Split the tensor in the same order: values are others otherwise.")
 _BOUNDS = re.compile(r"\[(\d+):(\d+)\]")
 
 
@@ -104,6 +105,24 @@ def _branches_changed_places(case: Case, x: int, y: int) -> bool:
     return mine != theirs and Counter(mine) == Counter(theirs)
 
 
+def _in_short(case: Case, x: int, parts: Mapping[int, int]) -> Message:
+    """Which part of a tensor an operation takes on either side; empty where none takes another.
+
+    Empty as well where the parts are of what A's operation `x` makes, as of a gradient.
+    """
+    a, b = case.diff.a, case.diff.b
+    for p, q in parts.items() if max(parts, default=x) < x else ():
+        sides = (_BOUNDS.findall(m.attributes[i].get("slice") or "") for m, i in ((a, p), (b, q)))
+        ranges = [tuple(map(":".join, one)) for one in sides]
+        pairs = (pair for pair in zip(*ranges, strict=False) if pair[0] != pair[1])
+        own, other = next(pairs, ("", ""))
+        users = [user for user in a.users[p] if case.a.partners[user] >= 0]
+        if own and users:
+            takes = f"{a.opcodes[users[0]]} takes [{other}] of a tensor"
+            return say(takes, f" in place of [{own}]")
+    return EMPTY
+
+
 def _operands_finding(case: Case, x: int, y: int, order: tuple[int, ...]) -> Finding:
     a, b = case.diff.a, case.diff.b
     lines = where(b, [y]) or where(a, [x])
@@ -128,6 +147,8 @@ def _operands_finding(case: Case, x: int, y: int, order: tuple[int, ...]) -> Fin
             *((Evidence(again, tuple(parts), tuple(parts.values())),) if parts else ()),
             *((Evidence(SAME_RESULT),) if a.opcodes[x] in COMMUTATIVE else ()),
         ),
+        short=(short := _in_short(case, x, parts)),
+        short_fix=PARTS_SHORT_FIX if short else EMPTY,
         proof=say("the operands in ", A, " were put into ", B, "'s order"),
         a=frozenset((x, *parts)),
         b=frozenset((y, *parts.values())),

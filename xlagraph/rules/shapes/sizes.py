@@ -437,7 +437,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
             *_spread_to(claimed, sorted(set(claimed) - every.keys())),
         ),
         fix=advice.fix,
-        short=maker.short if maker else say(),
+        short=maker.short if maker else advice.short,
         short_fix=advice.short_fix,
         made=maker.made if maker else None,
         seen=maker.seen if maker else None,

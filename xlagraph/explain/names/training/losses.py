@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.canon.labels import bare_shape
+from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.loss_functions import loss_by_name, of_loss
 from xlagraph.facts.training.losses import is_of_loss
 from xlagraph.facts.values.formulas import formulas
-from xlagraph.message import Code, say
+from xlagraph.facts.values.telling import opcodes_in_words
+from xlagraph.message import A, B, Code, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 OF_ONE = (*BRANCHES, CONSTANT_VALUE)
 """What another loss is told as where nothing says that it is one."""
+FLOATS = ("f64[]", "f32[]", "bf16[]", "f16[]")
 MAX_MADE = 100
 """Instructions that a derivative's beginning is made of, at most."""
 OTHER_LOSS = "The loss is another function: "
@@ -41,7 +45,7 @@ def with_loss(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """
     of = [c for c in causes if c.kind in BRANCHES and is_of_loss(diff, c.a, c.b)]
     a, b = (loss_by_name(diff.a), loss_by_name(diff.b)) if of else (None, None)
-    if not (a and b) or a.name == b.name:
+    if not (a and b) or a.name == b.name or not of[0].proved:
         return _with_starts(diff, causes, of)
     within = of_loss(diff.a, a), of_loss(diff.b, b)
     own = [c for c in causes if c.proved and c.kind in OF_ONE and _is_within(diff, c, *within)]
@@ -109,3 +113,58 @@ def _in_words(diff: Diff, cause: Cause) -> Cause:
     if found and found.is_of_update:
         return replace(cause, short=say(cause.in_short, ", and the loss in another way"))
     return replace(cause, short=cause.in_short.respelled(WORDS))
+
+
+def with_terms(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; a piece that one side alone has is a further term where a number takes it on.
+
+    As a penalty that is added to the loss, with its derivatives.
+    """
+    return [_as_term(diff, cause) for cause in causes]
+
+
+def _as_term(diff: Diff, cause: Cause) -> Cause:
+    is_piece = cause.kind is EXTRA_SUBGRAPH and cause.proved and not cause.short
+    if not is_piece or has_code(cause):
+        return cause
+    sides = (
+        (A, diff.a, diff.b, cause.a.intersection(diff.removed), diff.match.to_b),
+        (B, diff.b, diff.a, cause.b.intersection(diff.added), diff.match.to_a),
+    )
+    for side, module, other, own, partners in sides:
+        is_derived = any(_is_taken_on(module, i, partners) for i in own)
+        if is_derived and any(_adds_term(module, i, own, partners) for i in own):
+            does = opcodes_in_words(module, own, other)
+            told = say(side, " adds a term to the loss, with its derivatives: ", does)
+            return replace(cause, title=told, short=told)
+    return cause
+
+
+def _is_taken_on(module: Module, i: int, partners: Sequence[int]) -> bool:
+    """Whether an array goes into one that both sides have, as a further term of a gradient does."""
+    is_array = not module.shapes[i].endswith("[]")
+    users = (user for user in module.users[i] if partners[user] >= 0)
+    return is_array and any(module.shapes[user] == module.shapes[i] for user in users)
+
+
+def _adds_term(module: Module, i: int, own: Set[int], partners: Sequence[int]) -> bool:
+    """Whether a number that both sides have gets one more, which sums up what one side computes."""
+    if module.opcodes[i] != "add" or bare_shape(module, i) not in FLOATS:
+        return False
+    ways = [o for o in module.operands[i] if o in own]
+    known = [o for o in module.operands[i] if partners[o] >= 0]
+    if len(ways) != 1 or len(known) != 1:
+        return False
+    sums = (_behind(module, ways[0]) & own, _behind(module, known[0]))
+    return all(any(module.opcodes[o] == "reduce" for o in some) for some in sums)
+
+
+def _behind(module: Module, i: int) -> set[int]:
+    """A number, and those that it is made of, down to where values are summed up."""
+    found, front = {i}, [i]
+    for one in front:  # grows while it is read
+        below = {o for o in module.operands[one] if bare_shape(module, o).endswith("[]")} - found
+        if module.opcodes[one] != "reduce":
+            found |= below
+            front += below
+    return found
