@@ -485,6 +485,44 @@ def test_rows_that_are_picked_are_rows_that_there_are():
     assert not same(kept, plain), "negative ones are asked for here, as labels to leave out are"
 
 
+COUNTED = """HloModule m
+sum {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT s = f32[] add(p, q)
+}
+ENTRY main {
+  x = f32[6] parameter(0)
+  k = s64[6] parameter(1)
+  m = s64[] constant(-100)
+  ms = s64[6] broadcast(m), dimensions={}
+  is = pred[6] compare(k, ms), direction=NE
+  y = f32[6] exponential(x)
+  z = f32[] constant(0)
+  zs = f32[6] broadcast(z), dimensions={}
+  kept = f32[6] select(is, y, zs)
+  total = f32[] reduce(kept, z), dimensions={0}, to_apply=sum
+  n = f32[6] convert(is)
+  count = f32[] reduce(n, z), dimensions={0}, to_apply=sum
+  all = f32[] constant(6)
+  mean = f32[] divide(total, count)
+  ROOT r = (f32[]) tuple(mean)
+}
+"""
+
+
+def test_labels_that_are_not_counted_are_among_those_that_are_asked():
+    """ignore_index: a mean over the labels that count is none over all of them."""
+    a = read_module(COUNTED, "a")
+    over_all = read_module(COUNTED.replace("(total, count)", "(total, all)"), "b")
+    assert not same(a, over_all)
+    turned = COUNTED.replace("n = f32[6] convert(is)", "n = f32[6] select(is, os, zs)")
+    turned = turned.replace(
+        "  kept =", "  o = f32[] constant(1)\n  os = f32[6] broadcast(o), dimensions={}\n  kept ="
+    )
+    assert same(a, read_module(turned, "b")).points
+
+
 LARGEST = """HloModule m
 largest {
   p = f32[] parameter(0)

@@ -145,6 +145,19 @@ SAID = {
     "round61/q04": "An input has another shape: input 9 (f32[12,3,32]) became f32[3,3,32]",
     "round61/q05": "Argument carry is given in A only, and made from constants in B",
     "round61/q13": "A leaves out a part of the model that B computes with 2 weights",
+    "round62/q02": "Argument state_stats_count is s32[] in A and f32[] in B",
+    "round62/q03": "Weights are tied in one graph only",
+    "round62/q04": "A branch in Python picks another value",
+    "round62/q06": "1 weight (f32[40,12]) is trained in B and left as it is in A",
+    "round62/q09": "Gradients are clipped by their norm in A only",
+    "round62/q13": "A gradient penalty (a loss of gradients) is computed on one side only",
+    "round62/q17": "sum(x) / sum(y) became mean(mean(sum(x)))",
+    "round62/q19": "Exponential, tanh and 99 more instructions went from f32 to bf16",
+    "round63/q02": "Tensors (f32[4,4], f32[]) are set to numbers before some steps end",
+    "round63/q08": "Dot, add and 8 more instructions, first of f32[4,64,64], run in bf16 in A",
+    "round63/q09": "Weights have another shape: f32[32,32] became f32[16,32]",
+    "round63/q15": "Argument state_baseline takes the type of the arrays that it meets",
+    "round63/q17": "Multiply takes [20:40] of a tensor in place of [0:20]",
 }
 SAME = (
     *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
@@ -214,6 +227,8 @@ BESIDE = {
     "round60/q17": "weight decay is on in A only, torch/optim/adam.py:411 (a library)",
     "round61/q04": "a Python number is 0, 1 or -1: input 24 (f32[]) became the constant 1",
     "round61/q13": "1 further cause: a Python number is 0, 1 or -1, q13/step.py:71",
+    "round62/q04": "1 sum (f32[]) begins with a Python number in A",
+    "round63/q09": "B adds a term to the loss, with its derivatives: reduce, exponential and 70",
     "round55/q18": "the variance divided by N - 1 in A (unbiased=True) and by N in B",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
 }
@@ -245,7 +260,13 @@ def test_what_texts_leave_out_is_said_where_it_may_make_them_the_same():
     assert "f32[1,4,4] of A, pred[4,4] of B" in note
 
 
-@pytest.mark.parametrize("pair", ["round60/q13", "round60/q15", "round61/q05"])
+FOLLOWS = (
+    *("round60/q13", "round60/q15", "round61/q05", "round62/q02", "round62/q13", "round62/q19"),
+    "round63/q15",
+)
+
+
+@pytest.mark.parametrize("pair", FOLLOWS)
 def test_what_follows_from_a_type_or_an_argument_is_no_further_cause(pair):
     assert not _explained(pair).verdict.notes
 

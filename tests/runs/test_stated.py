@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from xlagraph.cause.model import Cause
+from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.shapes.size_makers import INDICES, REPEATED
 from xlagraph.message import SourceLine, say
@@ -143,6 +143,32 @@ def test_a_number_of_indices_may_come_of_what_is_joined():
 def test_what_pads_the_rows_that_counts_ask_for_is_no_host_padding():
     cause = SimpleNamespace(short=REPEATED.short)
     assert place(INPUT_SHAPE, LENGTHS, collate(7), cause=cause) == USED.line
+
+
+KEPT = ("s64[5] s64[4,9]", "s64[4] s64[4,7]", "s64[3] s64[4,12]", "s64[2] s64[4,8]")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "title", "line"),
+    [
+        (KEPT, "input 1 (s64[5]) became s64[4]", 50),
+        (KEPT, "input 1 (s64[4,7]) became s64[4,9]", 7),  # no list is cited
+        ([f"s64[{k}] s64[4,{2 * k}]" for k in (3, 4, 5, 6)], "input 1 (s64[3]) became s64[4]", 7),
+    ],
+    ids=["of its own", "padded", "as long as what is padded"],
+)
+def test_a_list_of_indices_beside_what_is_padded_may_have_a_length_of_its_own(shapes, title, line):
+    graphs = [graph_of(str(k), shape) for k, shape in enumerate(shapes)]
+    evidence = Evidence(say(title), (), (), ())
+    cause = Cause(
+        kind=INPUT_SHAPE, title=say(title), evidence=(evidence,), fix=say(), proof=say(),
+        proved=True, share=1.0, a=frozenset(), b=frozenset(), place=Place(USED), expected=False,
+    )  # fmt: skip
+    group = group_of(INPUT_SHAPE, graphs, USED, cause=cause)
+    run = SimpleNamespace(processes=(SimpleNamespace(settings=(collate(7),)),))
+    (found,) = with_statements([group], run, graphs)
+    assert found.place.line.line == line
+    assert (found.cause.short == INDICES.short) == (line == USED.line)
 
 
 def test_what_one_statement_joins_is_one_cause_wherever_it_is_felt():
