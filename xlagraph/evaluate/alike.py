@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.diff import Diff
+    from xlagraph.evaluate.draws import Domains
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
 
@@ -57,9 +58,10 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     theirs: list[list[Array]] = []
     noise: list[list[float]] = []
     inputs = _input_partners(diff)
+    domains = a.domains.both_mark(b.domains)
     for point in range(COMPARED):
-        given, once = _given(a, point, budget)
-        taken = arguments_at(point, b.parameters, b.domains)
+        given, once = _given(a, domains, point, budget)
+        taken = arguments_at(point, b.parameters, b.domains.both_mark(a.domains))
         for k, n in inputs:
             taken[n] = given[k]
         moved = [rounded_otherwise(x, (point, 0, k)) for k, x in enumerate(given)]
@@ -80,9 +82,11 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     )
 
 
-def _given(program: Program, point: int, budget: Budget) -> tuple[list[Any], list[Array]]:
+def _given(
+    program: Program, domains: Domains, point: int, budget: Budget
+) -> tuple[list[Any], list[Array]]:
     """Arguments of a program, smaller ones where its values leave their range, and its outputs."""
-    given = arguments_at(point, program.parameters, program.domains)
+    given = arguments_at(point, program.parameters, domains)
     made = program.run(given, budget, point + 1)
     for _ in range(MAX_DOWN):
         if is_finite(made):

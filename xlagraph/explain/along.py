@@ -24,6 +24,7 @@ from xlagraph.explain.names.turns import TURNS
 from xlagraph.facts.pieces.casts import OF_ARRAYS
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.versions import are_versions, nothing_tells
+from xlagraph.facts.shapes.advice import SIZED
 from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
@@ -176,6 +177,8 @@ def _comes_of_a_part(diff: Diff, first: Cause, cause: Cause) -> bool:
     """The same of what another size leads to, and of a little beside a part that is left out."""
     if first.kind is INPUT_SHAPE and cause.kind in (ATTRIBUTE, PYTHON_INDEX):
         return _is_drawn(diff, cause) or _has_other_axes(diff, cause)
+    if str(first.in_short).startswith(SIZED) and cause.kind in BRANCHES:
+        return cause.proved and _is_of_gradients(diff, cause)  # heads that share keys, say
     if first.kind is SKIPPED_BLOCK and cause.kind in (ACCUMULATION_COUNT, *BRANCHES):
         return cause.place.is_near and first.share >= NEARLY and cause.share <= LITTLE
     return False

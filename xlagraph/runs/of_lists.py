@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Words
 from xlagraph.message import Code, count, say
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
@@ -57,6 +58,20 @@ def grown_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict
         and reason.line in sizes
         and (first := _first(node)) is not None
         and first.kind is PYTHON_SIZE
+    }
+
+
+def joins_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Graphs that take in and join one tensor more, at a line where a list grows over the run."""
+    lists = Counter(one for one in known.values() if one.kind is GROWING_GRAPH)
+    at_lines = {one.line[:2]: one for one, times in lists.items() if one.line and times >= OFTEN}
+    return {
+        node.digest: at_lines[reason.line[:2]]
+        for node in nodes
+        if not (node.warm_up or (reason := known[node.digest]).retell)
+        and reason.kind is ADDED_INPUT
+        and reason.line
+        and reason.line[:2] in at_lines
     }
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
-from xlagraph.cause.sources import at
 from xlagraph.facts.shapes.size_makers import LISTED
-from xlagraph.message import count, say
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
@@ -46,7 +43,7 @@ from xlagraph.runs.causes.growth import (
     uneven_loops,
 )
 from xlagraph.runs.causes.lists import AsList
-from xlagraph.runs.causes.pending import AsPending, left_of_turns
+from xlagraph.runs.causes.pending import AsPending, as_reads, left_of_turns
 from xlagraph.runs.causes.picked import picked
 from xlagraph.runs.causes.shuffled import shuffled
 from xlagraph.runs.causes.uneven_turns import recursions, uneven_turns
@@ -60,7 +57,13 @@ from xlagraph.runs.kinds import (
     UNLIKE_GRAPH,
 )
 from xlagraph.runs.model import Meant
-from xlagraph.runs.of_lists import PIECES, grown_lists, left_of_lists, read_of_lists
+from xlagraph.runs.of_lists import (
+    PIECES,
+    grown_lists,
+    joins_of_lists,
+    left_of_lists,
+    read_of_lists,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -146,13 +149,34 @@ def reasons_of(
     found |= _left_of_draws(nodes, found)
     found |= of_other_dtypes(nodes, found) | of_read_numbers(nodes, found)
     found |= of_loops(nodes, found)
+    found |= _within_loops(nodes, found, as_loop, reading)
     found |= of_reading_loops(nodes, found, program)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= grown_lists(nodes, found)
+    found |= joins_of_lists(nodes, found)
     found |= read_of_lists(nodes, found)
     found |= of_most(nodes, found)
     found |= of_same_words(nodes, found)
     return found | of_new_sizes(nodes, found, SIZES)
+
+
+def _within_loops(
+    nodes: Sequence[GraphNode],
+    known: Mapping[str, Reason],
+    as_loop: AsLoop,
+    reading: frozenset[SourceLine],
+) -> dict[str, Reason]:
+    """Digest to reason of graphs whose pieces stand in loops that read values, where several do.
+
+    Seldom another number of turns is not seen by how large these graphs are.
+    """
+    found: dict[str, Reason] = {}
+    for node in nodes:
+        reason = known[node.digest]
+        loop = as_loop.program.loop_in_step(reason.line)
+        if reason.kind in PIECES and not (node.warm_up or reason.retell) and loop in reading:
+            found[node.digest] = Reason(EXTRA_SUBGRAPH, loop, as_loop)
+    return found if len(found) >= OFTEN else {}
 
 
 def own_reasons(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
@@ -425,11 +449,11 @@ def _reason(node: GraphNode) -> Reason:
     if node.warm_up and not node.meant and not cause.expected:
         return Reason(FIRST_GRAPH)
     if node.begins_reading and not node.meant and cause.kind is not EARLY_EXECUTION:
-        return Reason(EARLY_EXECUTION, node.call_site, _as_reads)
+        return Reason(EARLY_EXECUTION, node.call_site, as_reads)
     line = None if cause.kind.anywhere else main_line(cause)
     if node.meant in OF_SIZES:
         return Reason(cause.kind, line or node.call_site, OF_SIZES[node.meant])
-    return Reason(cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None)
+    return Reason(cause.kind, line, as_reads if cause.kind is EARLY_EXECUTION else None)
 
 
 def _reason_of_first(node: GraphNode) -> Reason:
@@ -437,7 +461,7 @@ def _reason_of_first(node: GraphNode) -> Reason:
     if node.warm_up:
         return Reason(FIRST_GRAPH, node.call_site if node.another_part else None)
     if node.sync_kind == "value":
-        return Reason(EARLY_EXECUTION, node.call_site, _as_reads)
+        return Reason(EARLY_EXECUTION, node.call_site, as_reads)
     return Reason(UNLIKE_GRAPH, node.call_site)
 
 
@@ -466,18 +490,3 @@ def _is_beside(piece: Cause, first: Cause) -> bool:
     """Whether a piece comes of a longer list, or is next to nothing beside what is much."""
     is_little = piece.share <= NOTHING and first.share >= MUCH
     return piece.kind.is_piece and (is_little or first.short == LISTED.short)
-
-
-def _as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:
-    """Several values that were read early at one line, said together."""
-    if len(members) == 1 or any(node.sync_kind != "value" for node in members):
-        return cause
-    return replace(
-        cause,
-        title=say(
-            "values were read early",
-            at(cause.lines),
-            f": each of {count(len(members), 'graph')} is the part of a step that one of them "
-            "needs",
-        ),
-    )

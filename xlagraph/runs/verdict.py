@@ -40,6 +40,8 @@ ONCE = (Meant.CHOICE, Meant.PHASE, Meant.STAGES)
 """What compiled for good, so that mending it saves nothing any more."""
 LEFT = (Meant.EARLY, Meant.SETTLED)
 """What came early and no more, of which nobody knows that it was meant."""
+OF_A_CHANGE = {"in some steps only": "from then on, or until then", "in some steps": "from then on"}
+"""Words that speak of steps, and those that speak of a change that stays."""
 CHOSEN = say("Nothing to do where the sizes are a choice, such as length buckets.")
 MANY_SIZES = say("Pad to one size that all fit in, or a few.")
 """What to do where there is no odd batch that may be dropped."""
@@ -317,7 +319,9 @@ def _note(group: CauseGroup, *, with_fix: bool) -> Message:
         when = say("One of two in each step since ", begin)
     else:
         when = say("In a fixed order since ", begin)
-    what = say(when, ": ", group.in_short.clause, group.place.within)
+    told = group.in_short.clause
+    told = told.respelled(OF_A_CHANGE) if group.meant in (Meant.PHASE, Meant.STAGES) else told
+    what = say(when, ": ", told, group.place.within)
     cost = f"; {count(group.compiles, 'compile')}, {group.spent}."
     if group.meant in ONCE or not with_fix:
         return say(what, cost)  # each compiled for good: its fix stands in the list

@@ -26,6 +26,7 @@ DATA_FIX = (
     "same shapes; where values decide about a size (masked_select, nonzero), use a mask."
 )
 WEIGHT_FIX = "Build the model, and its optimizer's state, with the same sizes for every step."
+SIZED = "Weights have another shape"
 SIZED_FIX = say("Build the model in one size; old checkpoints do not fit another.")
 MAX_SHAPES = 2
 """Changes of shape that are told."""
@@ -47,7 +48,7 @@ def words_of_inputs(
             (short_shape(a, x), short_shape(case.diff.b, y)) for x, y in starts.items()
         )
         told = (Change(old, new, became="became") for old, new in shapes)
-        short = say("weights have another shape: ", join(told, MAX_SHAPES))
+        short = say(SIZED, ": ", join(told, MAX_SHAPES))
         return Words(say(WEIGHT_FIX), short, SIZED_FIX)
     known = given_away(a) | set(case.a.context.parameters)
     fix = DATA_FIX if known or are_whole_numbers(a, starts) else ""

@@ -172,13 +172,15 @@ def _is_settled(number: int, history: History, stable: int | None, *, of_sizes: 
 def grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
     """Whether graphs grew from turn to turn of a place, though they come again from the first on.
 
-    So do those of windows, each of which goes back through all before it.
+    So do those of windows, each of which goes back through all before it. What grows within one
+    step, as with the tokens that a model generates, begins anew in the next.
     """
     known = {node.digest: node for node in nodes}
     lengths: dict[str, int] = {}
     for node in nodes:
         before = known.get(node.nearest)
-        is_next = (node.nearest, node.digest) in turns.in_a_row
+        is_later = before is not None and before.step < node.step
+        is_next = is_later and (node.nearest, node.digest) in turns.in_a_row
         is_larger = before is not None and before.instructions < node.instructions
         lengths[node.digest] = 1 + (lengths[node.nearest] if is_next and is_larger else 0)
     return max(lengths.values(), default=0) > MANY

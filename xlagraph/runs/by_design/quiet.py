@@ -82,9 +82,14 @@ def _are_few(left: Sequence[GraphNode]) -> bool:
 
 
 def _goes_on(node: GraphNode) -> bool:
-    """Whether a graph is wrong though it compiles no more, or its size may come between others."""
+    """Whether a graph is wrong though it compiles no more, or its size may come between others.
+
+    A part of a step that a read cuts off may be like none that ran before.
+    """
     outcome = node.explanation
-    if outcome is None or outcome.same or has_size(outcome):
+    if outcome is None:
+        return node.sync_kind != "value"
+    if outcome.same or has_size(outcome):
         return True
     return any(cause.kind in NEVER for cause in outcome.causes)
 

@@ -210,3 +210,18 @@ class AsPending:
             else say("Call torch_xla.sync() in each turn of the loop that reads."),
             place=Place(self.work.line),
         )
+
+
+def as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:
+    """Several values that were read early at one line, said together."""
+    if len(members) == 1 or any(node.sync_kind != "value" for node in members):
+        return cause
+    return replace(
+        cause,
+        title=say(
+            "values were read early",
+            at(cause.lines),
+            f": each of {count(len(members), 'graph')} is the part of a step that one of them "
+            "needs",
+        ),
+    )
