@@ -14,7 +14,9 @@ from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.beside import of_new_sizes, of_reading_loops
 from xlagraph.runs.causes.growth import AsLoop
-from xlagraph.runs.reasons import SIZES, Reason
+from xlagraph.runs.kinds import GROWING_GRAPH
+from xlagraph.runs.of_lists import joins_of_lists
+from xlagraph.runs.reasons import SIZES, Reason, within_loops
 
 SIZE = Reason(INPUT_SHAPE, SourceLine("t.py", 20))
 AGAIN = Reason(ADDED_INPUT, SourceLine("t.py", 9))
@@ -108,3 +110,36 @@ def test_what_a_loop_calls_that_reads_values_is_told_of_the_loop():
 def test_no_loop_reads_where_none_begins_within_the_step_or_few_graphs_are_of_it():
     assert looped(Program()) == set()
     assert looped(Program(integrate=SourceLine("t.py", 55)), loops=2) == set()
+
+
+LOOP = SourceLine("t.py", 55)
+
+
+def within(*functions, known=REPLACED_SUBGRAPH):
+    """Which graphs, with a piece in each of these functions, are told of a loop that reads."""
+    nodes = [node(f"n{k}", k) for k in range(len(functions))]
+    reasons = {
+        one.digest: Reason(known, SourceLine("t.py", 61, function))
+        for one, function in zip(nodes, functions, strict=True)
+    }
+    as_loop = AsLoop(Program(integrate=LOOP, forward=SourceLine("t.py", 7)), ())
+    found = within_loops(nodes, reasons, as_loop, frozenset({LOOP}))
+    assert set(found.values()) <= {Reason(EXTRA_SUBGRAPH, LOOP, as_loop)}
+    return sorted(found)
+
+
+def test_pieces_in_a_loop_that_reads_are_its_turns_though_no_size_tells():
+    assert within("integrate", "integrate", "forward", "integrate") == ["n0", "n1", "n3"]
+    assert within("integrate", "integrate", "forward", "forward") == []  # two may be anything
+    assert within(*["integrate"] * 3, known=SHARED_SCALAR) == []
+
+
+@pytest.mark.parametrize(("graphs", "told"), [(3, ["joined"]), (2, [])])
+def test_what_joins_one_tensor_more_is_told_of_the_list_that_grows_there(graphs, told):
+    line = SourceLine("t.py", 82, "report")
+    grown = Reason(GROWING_GRAPH, line, lambda cause, _: cause)
+    known = {f"g{k}": grown for k in range(graphs)}
+    known |= {"joined": Reason(ADDED_INPUT, line), "other": Reason(ADDED_INPUT, LOOP)}
+    found = joins_of_lists([node(name, k) for k, name in enumerate(known)], known)
+    assert sorted(found) == told
+    assert set(found.values()) <= {grown}

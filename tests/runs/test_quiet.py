@@ -59,3 +59,24 @@ def test_a_size_between_others_may_still_come(tmp_path):
     sizes = [8] * 5 + [6] + [8] * 20
     steps = [(20, step(size).replace(f"[{size}]{{0}}", f"[4,{size}]{{1,0}}")) for size in sizes]
     assert write(tmp_path, steps).has_problem
+
+
+READ = """HloModule read
+
+ENTRY %main (p: f32[3,4]) -> f32[3] {
+  %p = f32[3,4]{1,0} parameter(0)
+  %s = f32[3,4]{1,0} sine(f32[3,4]{1,0} %p)
+  %f = f32[3,4]{1,0} floor(f32[3,4]{1,0} %s)
+  %c = f32[3,1]{1,0} slice(f32[3,4]{1,0} %f), slice={[0:3], [0:1]}
+  ROOT %r = f32[3]{0} reshape(f32[3,1]{1,0} %c)
+}
+"""
+
+
+@pytest.mark.parametrize(("steps", "is_problem"), [(24, False), (10, True)])
+def test_a_read_that_is_like_nothing_before_is_no_alarm_where_compiling_has_ended(
+    tmp_path, steps, is_problem
+):
+    before, after = [(20, step())] * 6, [(20, step())] * steps
+    run = write(tmp_path, [*before, (12, READ, "value"), *after])
+    assert run.has_problem is is_problem

@@ -149,7 +149,7 @@ def reasons_of(
     found |= _left_of_draws(nodes, found)
     found |= of_other_dtypes(nodes, found) | of_read_numbers(nodes, found)
     found |= of_loops(nodes, found)
-    found |= _within_loops(nodes, found, as_loop, reading)
+    found |= within_loops(nodes, found, as_loop, reading)
     found |= of_reading_loops(nodes, found, program)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= grown_lists(nodes, found)
@@ -160,7 +160,7 @@ def reasons_of(
     return found | of_new_sizes(nodes, found, SIZES)
 
 
-def _within_loops(
+def within_loops(
     nodes: Sequence[GraphNode],
     known: Mapping[str, Reason],
     as_loop: AsLoop,
