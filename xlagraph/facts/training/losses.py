@@ -41,6 +41,11 @@ def way_to_loss(module: Module) -> set[int]:
     numbers = {i for i in module.outputs if bare_shape(module, i) in _FLOATS}
     if len(numbers) != 1 or not trains:
         return set()
+    return made_of_numbers(module, numbers)
+
+
+def made_of_numbers(module: Module, numbers: Collection[int]) -> set[int]:
+    """These numbers, and those that they are made of, down to where values are summed up."""
     found, stack = set(numbers), [*numbers]
     while stack:
         i = stack.pop()

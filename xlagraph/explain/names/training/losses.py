@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import bare_shape
 from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.loss_functions import loss_by_name, of_loss
-from xlagraph.facts.training.losses import is_of_loss
+from xlagraph.facts.training.losses import is_of_loss, made_of_numbers
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import A, B, Code, say
@@ -155,16 +155,5 @@ def _adds_term(module: Module, i: int, own: Set[int], partners: Sequence[int]) -
     known = [o for o in module.operands[i] if partners[o] >= 0]
     if len(ways) != 1 or len(known) != 1:
         return False
-    sums = (_behind(module, ways[0]) & own, _behind(module, known[0]))
+    sums = (made_of_numbers(module, ways) & own, made_of_numbers(module, known))
     return all(any(module.opcodes[o] == "reduce" for o in some) for some in sums)
-
-
-def _behind(module: Module, i: int) -> set[int]:
-    """A number, and those that it is made of, down to where values are summed up."""
-    found, front = {i}, [i]
-    for one in front:  # grows while it is read
-        below = {o for o in module.operands[one] if bare_shape(module, o).endswith("[]")} - found
-        if module.opcodes[one] != "reduce":
-            found |= below
-            front += below
-    return found
