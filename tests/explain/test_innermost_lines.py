@@ -187,7 +187,7 @@ BLOCK = """
 def test_a_part_whose_weights_go_on_to_be_updated_is_left_out():
     found = cause(BACKWARD.replace("\n  y = f32[4,4] sine(x)", BLOCK), BACKWARD)
     assert str(found.in_short).startswith("Some steps leave blocks of the model out")
-    assert str(found.fix_in_short) == "Run every part; multiply by a 0 or 1 drawn on the device."
+    assert str(found.fix_in_short) == "Run every part; multiply by 0 or 1, drawn on the device."
     assert str(found.place.in_short) == "model.py:12"
 
 

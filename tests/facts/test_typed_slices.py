@@ -36,11 +36,11 @@ y = x[:2, :].index_select(1, index)""",
 index_0 = torch.arange(i, i + 2).to(x.device)
 index_1 = torch.arange(j, j + 3).to(x.device)
 y = x.index_select(1, index_0).index_select(2, index_1)""",
-    "y = [x[:, i:i + 2] for i in p]": "y = [x.index_select(1, torch.arange(i, i + 2)"
-    ".to(x.device)) for i in p]",
-    "y = [x[:, i:i + 2] for k in p]": """\
+    "y = sum(x[:, i:i + 2] for i in (0, 3))": "y = sum(x.index_select(1, torch.arange(i, i + 2)"
+    ".to(x.device)) for i in (0, 3))",
+    "y = sum(x[:, i:i + 2] for k in (0, 3))": """\
 index = torch.arange(i, i + 2).to(x.device)
-y = [x.index_select(1, index) for k in p]""",
+y = sum(x.index_select(1, index) for k in (0, 3))""",
     "y = x[:, i]": """\
 index = torch.tensor([i]).to(x.device)
 y = x.index_select(1, index).squeeze(1)""",

@@ -139,7 +139,7 @@ MEANT = {
     "head_returns": "Settled since step ",
     "probe_and_resize": "Changed in steps 24, 25 and stayed so: an input has another size in ",
     "sizes_with_unfreezing": "Settled since step 9: ",
-    "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
+    "unfreezing": "Changed in step 5 and stayed so: parameters are trained from then on, or ",
 }
 """What is said of changes that are made on purpose."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from written_runs import write
 from written_steps import step
 
+from xlagraph.message import SourceLine
 from xlagraph.run.records import EARLIER_COMPILES
+from xlagraph.runs.by_design.quiet import _goes_on
 
 
 def scaled(number):
@@ -61,22 +65,15 @@ def test_a_size_between_others_may_still_come(tmp_path):
     assert write(tmp_path, steps).has_problem
 
 
-READ = """HloModule read
-
-ENTRY %main (p: f32[3,4]) -> f32[3] {
-  %p = f32[3,4]{1,0} parameter(0)
-  %s = f32[3,4]{1,0} sine(f32[3,4]{1,0} %p)
-  %f = f32[3,4]{1,0} floor(f32[3,4]{1,0} %s)
-  %c = f32[3,1]{1,0} slice(f32[3,4]{1,0} %f), slice={[0:3], [0:1]}
-  ROOT %r = f32[3]{0} reshape(f32[3,1]{1,0} %c)
-}
-"""
-
-
-@pytest.mark.parametrize(("steps", "is_problem"), [(24, False), (10, True)])
-def test_a_read_that_is_like_nothing_before_is_no_alarm_where_compiling_has_ended(
-    tmp_path, steps, is_problem
-):
-    before, after = [(20, step())] * 6, [(20, step())] * steps
-    run = write(tmp_path, [*before, (12, READ, "value"), *after])
-    assert run.has_problem is is_problem
+@pytest.mark.parametrize(
+    ("kind", "file", "goes_on"),
+    [
+        ("value", "/lib/site-packages/transformers/utils.py", False),
+        ("value", "train.py", True),
+        ("step", "/lib/site-packages/transformers/utils.py", True),
+    ],
+)
+def test_what_a_library_reads_may_be_like_nothing_before(kind, file, goes_on):
+    site = SourceLine(file, 12, "generate")
+    node = SimpleNamespace(explanation=None, sync_kind=kind, call_site=site)
+    assert _goes_on(node) is goes_on

@@ -150,11 +150,11 @@ for step, (x, y) in enumerate(loader):
     ),
     entails=("optimizer-state", "shared-scalar"),
     short="Some steps leave blocks of the model out",
-    short_fix="Run every block; multiply by a 0 or 1 drawn on the device.",
+    short_fix="Run every block; multiply by 0 or 1, drawn on the device.",
 )
 
 BLOCK_SHORT = say("A part of the model is trained in some steps only")
-BLOCK_SHORT_FIX = say("Run every part; multiply by a 0 or 1 drawn on the device.")
+BLOCK_SHORT_FIX = say("Run every part; multiply by 0 or 1, drawn on the device.")
 BLOCK_FIX = say(
     "Python leaves out a part of the model with its weights (LayerDrop, stochastic depth, an "
     "expert): run every part in every step, and multiply its result by 0 or 1, drawn on the device "

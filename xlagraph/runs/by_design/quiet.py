@@ -84,11 +84,13 @@ def _are_few(left: Sequence[GraphNode]) -> bool:
 def _goes_on(node: GraphNode) -> bool:
     """Whether a graph is wrong though it compiles no more, or its size may come between others.
 
-    A part of a step that a read cuts off may be like none that ran before.
+    What a library reads where its caller cannot help it may be like nothing that ran before, as
+    the first of what a model generates.
     """
     outcome = node.explanation
     if outcome is None:
-        return node.sync_kind != "value"
+        site = node.call_site
+        return not (node.sync_kind == "value" and site and site.is_library)
     if outcome.same or has_size(outcome):
         return True
     return any(cause.kind in NEVER for cause in outcome.causes)
