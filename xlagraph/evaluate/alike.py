@@ -58,10 +58,10 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     theirs: list[list[Array]] = []
     noise: list[list[float]] = []
     inputs = _input_partners(diff)
-    domains = a.domains.both_mark(b.domains)
+    domains, theirs_too = a.domains.both_mark(b.domains), b.domains.both_mark(a.domains)
     for point in range(COMPARED):
         given, once = _given(a, domains, point, budget)
-        taken = arguments_at(point, b.parameters, b.domains.both_mark(a.domains))
+        taken = arguments_at(point, b.parameters, theirs_too)
         for k, n in inputs:
             taken[n] = given[k]
         moved = [rounded_otherwise(x, (point, 0, k)) for k, x in enumerate(given)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,8 +55,9 @@ def _compared(module: Module, value: int, user: int) -> Iterator[int]:
     is_compare = module.opcodes[user] == "compare"
     if is_compare and module.attributes[user].get("direction") in ("EQ", "NE"):
         for operand in module.operands[user]:
-            with suppress(ValueError):
-                yield int(constant_of(module, operand) if operand != value else "")
+            text = "" if operand == value else constant_of(module, operand)
+            if text.removeprefix("-").isdecimal():
+                yield int(text)
 
 
 def _wraps(module: Module) -> dict[int, int]:

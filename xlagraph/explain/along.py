@@ -189,10 +189,10 @@ def _comes_of_a_type(diff: Diff, first: Cause, cause: Cause) -> bool:
     if OF_ARRAYS in str(first.in_short) and _is_of_weak_type(diff, cause):
         return True
     is_here = cause.place.is_near or cause.place.line == first.place.line
-    is_border = is_here and first.share >= NEARLY and cause.share <= LITTLE
+    is_little = first.share >= NEARLY and cause.share <= LITTLE
+    is_border = is_here and is_little
     if cause.kind in (DTYPE, SHARED_SCALAR):
         is_taken = takes_numbers_alone(diff, cause) or _takes_type(diff, first, cause)
-        is_little = first.share >= NEARLY and cause.share <= LITTLE
         return is_taken or is_border or (is_little and _changes_type_alike(diff, first, cause))
     if cause.kind not in BRANCHES:
         return False
@@ -210,10 +210,11 @@ def _is_of_weak_type(diff: Diff, cause: Cause) -> bool:
     """
     if cause.kind is DTYPE:
         return not types_of_inputs(diff, cause)
-    pairs = {diff.a.opcodes[x] == diff.b.opcodes[y] for x, y in pairs_of(diff, cause)}
-    alone = len(cause.a) + len(cause.b) - 2 * len([*pairs_of(diff, cause)])
+    pairs = [*pairs_of(diff, cause)]
+    is_paired = len(cause.a) == len(cause.b) == len(pairs)
+    is_alike = all(diff.a.opcodes[x] == diff.b.opcodes[y] for x, y in pairs)
     is_cast = any(diff.a.opcodes[i] == "convert" for i in cause.a)
-    return cause.kind in BRANCHES and is_cast and not alone and pairs == {True}
+    return cause.kind in BRANCHES and is_cast and is_paired and is_alike
 
 
 def _takes_type(diff: Diff, first: Cause, cause: Cause) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
-_FLOATS = frozenset({"f16[]", "bf16[]", "f32[]", "f64[]"})
+FLOATS = frozenset({"f16[]", "bf16[]", "f32[]", "f64[]"})
 
 
 def is_of_loss(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
@@ -37,8 +37,8 @@ def way_to_loss(module: Module) -> set[int]:
 
     The loss is the only number with a fraction that a training step gives back.
     """
-    trains = any(bare_shape(module, p) not in _FLOATS for p in updates(module))
-    numbers = {i for i in module.outputs if bare_shape(module, i) in _FLOATS}
+    trains = any(bare_shape(module, p) not in FLOATS for p in updates(module))
+    numbers = {i for i in module.outputs if bare_shape(module, i) in FLOATS}
     if len(numbers) != 1 or not trains:
         return set()
     return made_of_numbers(module, numbers)

@@ -179,9 +179,12 @@ def grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
     lengths: dict[str, int] = {}
     for node in nodes:
         before = known.get(node.nearest)
-        is_later = before is not None and before.step < node.step
-        is_next = is_later and (node.nearest, node.digest) in turns.in_a_row
-        is_larger = before is not None and before.instructions < node.instructions
+        is_next = (node.nearest, node.digest) in turns.in_a_row
+        is_larger = (
+            before is not None
+            and before.step < node.step
+            and before.instructions < node.instructions
+        )
         lengths[node.digest] = 1 + (lengths[node.nearest] if is_next and is_larger else 0)
     return max(lengths.values(), default=0) > MANY
 

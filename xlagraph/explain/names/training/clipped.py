@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import where
 from xlagraph.cause.verdict import NOWHERE, Place
 from xlagraph.explain.names.merged import BRANCHES, has_code, merged
@@ -147,16 +148,7 @@ def _is_all_of_norm(
     entry = module.entry_computation
     own = {i for i in piece if entry.start <= i < entry.stop}
     arrays = {i for i in own if not module.shapes[i].endswith("[]")}
-    return arrays <= {*_leads_to(module, roots), *clips}
-
-
-def _leads_to(module: Module, values: Sequence[int]) -> set[int]:
-    """These values, and all that they are computed from."""
-    found, front = {*values}, [*values]
-    for i in front:  # grows while it is read
-        front += {*module.operands[i]} - found
-        found |= {*module.operands[i]}
-    return found
+    return arrays <= {*clips}.union(*(made_of(module, root) for root in roots))
 
 
 def with_scaled_norm(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:

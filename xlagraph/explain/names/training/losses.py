@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import bare_shape
 from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.loss_functions import loss_by_name, of_loss
-from xlagraph.facts.training.losses import is_of_loss, made_of_numbers
+from xlagraph.facts.training.losses import FLOATS, is_of_loss, made_of_numbers
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import A, B, Code, say
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 OF_ONE = (*BRANCHES, CONSTANT_VALUE)
 """What another loss is told as where nothing says that it is one."""
-FLOATS = ("f64[]", "f32[]", "bf16[]", "f16[]")
 MAX_MADE = 100
 """Instructions that a derivative's beginning is made of, at most."""
 OTHER_LOSS = "The loss is another function: "
