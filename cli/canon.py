@@ -21,9 +21,12 @@ DIGEST = ("digest", "level", "forgives")
 @click.option(
     "--level",
     type=click.Choice(tuple(LEVELS)),
+    metavar="LEVEL",
     default="parameter-order",
     show_default=True,
-    help="What the text forgives; each level forgives what those before it do.",
+    help="What the text forgives; each level forgives what those before it do: "
+    + ", ".join(LEVELS)
+    + ".",
 )
 @click.option("--digests", is_flag=True, help="Print the digest of every level instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")

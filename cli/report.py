@@ -65,6 +65,7 @@ def command(
     from xlagraph.report.model import ReportOptions
     from xlagraph.report.render import plain, render, render_streams
     from xlagraph.streams.inputs import is_log
+    from xlagraph.terminal.style import console, paragraph
 
     options = ReportOptions(redact=redact, max_bytes=int(max_mb * 1_000_000))
     inputs = inputs or (run_or_newest(None),)
@@ -80,8 +81,9 @@ def command(
             how.progress("writing the page", 0, 1)
             text = render(report)
     write_whole(output, text)
+    shown = console()
     for line in report.headline:
-        click.echo(plain(line))
+        shown.print(paragraph(plain(line)))
     click.echo(f"{output}: {len(text.encode()) / 1e6:.1f} MB, to be opened in a browser")
     for cut in report.cuts:
         click.echo(f"left out for size: {cut} (raise --max-mb)")
