@@ -2,7 +2,8 @@
 
 function pairHead(pair, tabs) {
   const { what, where, fix, notes } = pair.data.verdict;
-  const proved = pair.data.proved && pair.causes.length ? h("span", { class: "proved" }, " ✓ proved") : "";
+  const compared = pair.causes.length ? pair.causes[0].compared : [];
+  const proved = pair.data.proved && pair.causes.length ? h("span", { class: "proved" }, compared.length ? " ✓ proved for " : " ✓ proved", said(compared)) : "";
   const line = (title, pieces) => pieces.length && h("div", {}, h("dt", {}, title), h("dd", {}, said(pieces)));
   const rest = notes.length ? h("details", { class: "notes" }, h("summary", {}, plural(notes.length, "note")), notes.map((note) => h("p", { class: "meta" }, said(note)))) : "";
   return h("div", { class: "pair-head" },
