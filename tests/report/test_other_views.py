@@ -182,4 +182,4 @@ def test_the_causes_of_a_pair_say_of_which_outputs_they_are_proved(browser: Brow
         "✓ checked for 100 of D's 113 and E's 122 outputs: without these differences these "
         "are identical"
     )
-    assert browser.text(".pair-head .proved") == "✓ proved for 100 of D's 113 and E's 122 outputs"
+    assert browser.text(".pair-head .proved") == " ✓ proved for 100 of D's 113 and E's 122 outputs"
