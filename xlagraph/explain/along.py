@@ -30,7 +30,7 @@ from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.facts.values.telling import RANDOM
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import A, B, Code
+from xlagraph.message import A, B
 from xlagraph.rules.dtypes.dtype import DTYPE, element_type
 from xlagraph.rules.inputs.live_tensors import BEGUN, COPIED, LIVE_TENSOR, LOGGED
 from xlagraph.rules.inputs.tied_weights import TIED_WEIGHTS
@@ -280,7 +280,7 @@ def _only_converts(diff: Diff, cause: Cause) -> bool:
 
 def _is_turned(cause: Cause) -> bool:
     """Whether both sides compute the same but for transposes, as gradients are brought back."""
-    told = [re.sub(r"transpose|[()]", "", p.text) for p in cause.short.parts if isinstance(p, Code)]
+    told = [re.sub(r"transpose|[()]", "", text) for text in cause.short.code]
     return len(told) > 1 and told[0] == told[1]
 
 

@@ -241,6 +241,11 @@ class Message:
         return Message(tuple(parts))
 
     @property
+    def code(self) -> list[str]:
+        """The texts of its formulas and names of a program, in order."""
+        return [part.text for part in self.parts if isinstance(part, Code)]
+
+    @property
     def clause(self) -> Message:
         """The message with a small first letter, to stand behind a colon."""
         if self.parts and isinstance(self.parts[0], str):

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import BRANCHES, is_order, merged, numbers_of
-from xlagraph.message import Code
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.order.turned_operations import SHORT as TURNED_SHORT
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
@@ -48,7 +47,7 @@ def _is_part(diff: Diff, cause: Cause, main: Cause) -> bool:
 
     Or than clipping at another place, by which operations stand in another order.
     """
-    formulas = [part.text for part in main.in_short.parts if isinstance(part, Code)]
+    formulas = main.in_short.code
     line, own = main.place.line, cause.place.line
     is_told = main.kind in BRANCHES and len(formulas) == 2
     if cause is main or not (cause.proved and main.proved and (is_told or main.kind is CLIPPING)):

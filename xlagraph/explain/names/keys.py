@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.sources import line_of
 from xlagraph.explain.names.merged import BRANCHES, merged
-from xlagraph.message import A, B, Code, say
+from xlagraph.message import A, B, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -76,5 +76,4 @@ def _called(module: Module, own: Collection[int], names: Sequence[str]) -> Itera
 
 def _draws(cause: Cause) -> bool:
     """Whether a formula tells a cause as what draws with a key."""
-    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
-    return any(name in text for text in told for name in DRAWS)
+    return any(name in text for text in cause.in_short.code for name in DRAWS)

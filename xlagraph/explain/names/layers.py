@@ -125,7 +125,7 @@ def _telling(module: Module, instructions: Iterable[int]) -> set[int]:
 def _is_part(diff: Diff, cause: Cause, swap: Swap) -> bool:
     """Whether all that a cause tells of is in the layer, or its derivative in other operations."""
     if cause.kind is REPLACED_SUBGRAPH:
-        has_formula = any(isinstance(p, Code) for p in cause.short.parts)
+        has_formula = bool(cause.short.code)
         touches = _telling(diff.a, cause.a & swap.in_a) or _telling(diff.b, cause.b & swap.in_b)
         is_known = not has_formula or _is_in_entry(diff, cause.a, cause.b)
         return bool(touches) and is_known and not _is_forward(diff, cause.a, cause.b)

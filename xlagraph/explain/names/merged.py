@@ -80,7 +80,7 @@ def formula_of(cause: Cause) -> Iterator[Part]:
 
 def has_code(cause: Cause) -> bool:
     """Whether what is said in short of a cause has a formula, or a name of the program."""
-    return any(isinstance(part, Code) for part in cause.in_short.parts)
+    return bool(cause.in_short.code)
 
 
 def numbers_of(cause: Cause) -> tuple[float, float] | None:

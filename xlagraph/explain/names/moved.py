@@ -12,7 +12,7 @@ from xlagraph.facts.pieces.moved import moved_operations, takers
 from xlagraph.facts.values.notation import names_in
 from xlagraph.facts.values.scalars import number_of
 from xlagraph.facts.values.telling import COMMON, PLAIN
-from xlagraph.message import Code, Operation, count, join, say
+from xlagraph.message import Operation, count, join, say
 from xlagraph.rules.inputs.second_input import SECOND_INPUT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
@@ -98,7 +98,7 @@ def _is_arithmetic(module: Module, moved: Moved) -> bool:
 
 def _says_all(cause: Cause) -> bool:
     """Whether formulas of the same values tell it."""
-    one, *others = [part.text for part in cause.in_short.parts if isinstance(part, Code)] or ("",)
+    one, *others = cause.in_short.code or ("",)
     return bool(others) and names_in(one) == names_in(others[0])
 
 

@@ -9,7 +9,7 @@ from xlagraph.cause.names import differing_keys
 from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.facts.values.functions import in_functions
-from xlagraph.message import Code, count, say
+from xlagraph.message import count, say
 from xlagraph.rules.dtypes.dtype import DTYPE, element_type
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
@@ -78,9 +78,7 @@ def options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         return list(causes)
     if has_more_terms(first) and any(map(is_pick, causes)):
         return sorted(causes, key=lambda cause: not is_pick(cause))
-    if first.proved and any(
-        "roll(" in part.text for part in first.in_short.parts if isinstance(part, Code)
-    ):
+    if first.proved and any("roll(" in text for text in first.in_short.code):
         return sorted(causes, key=lambda cause: not (cause.kind is PYTHON_INDEX and cause.proved))
     if first.proved or has_code(first):
         return list(causes)
@@ -196,7 +194,7 @@ def is_pick(cause: Cause) -> bool:
 
 def has_more_terms(cause: Cause) -> bool:
     """Whether a formula tells that terms are added to a value on one side only."""
-    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
+    told = cause.in_short.code
     if len(told) != 2 or not cause.proved:
         return False
     one, other = sorted(told, key=len)

@@ -21,7 +21,7 @@ from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.formulas import is_weight
 from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import unspread
-from xlagraph.message import EMPTY, A, B, Code, say
+from xlagraph.message import EMPTY, A, B, say
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.late_clipping import FIX as LATE_FIX
@@ -163,7 +163,7 @@ def with_scaled_norm(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         if side or _is_scaled(diff.b, diff.a, diff.match.to_a):
             return _as_scaled(causes, first, [], side or B)
     for piece in causes:
-        told = [part.text for part in piece.in_short.parts if isinstance(part, Code)]
+        told = piece.in_short.code
         behind = [c for c in causes if c is not piece and c.kind in BRANCHES and c.proved]
         if len(told) != 2 or not piece.proved or PLAIN not in told or not behind:
             continue

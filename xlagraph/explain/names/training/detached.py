@@ -130,7 +130,7 @@ def _is_edit(cause: Cause, side: Side) -> bool:
 
     What cuts gradients takes nothing in; it is another value, of a term that is not given out.
     """
-    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
+    told = cause.in_short.code
     if len(told) != 2:
         return False
     more, less = (names_in(text) for text in (told if side is A else reversed(told)))

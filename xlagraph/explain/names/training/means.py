@@ -25,7 +25,7 @@ FIX = say("Use one reduction in both (mean, sum, batchmean).")
 
 def with_divisor(_: Diff, cause: Cause) -> Cause:
     """The cause as a mean of which the other side divides the sum by a number that is handed in."""
-    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
+    told = cause.in_short.code
     if not cause.proved or cause.kind not in BRANCHES or len(told) < 2:
         return cause
     for side, mean, quotient in ((A, told[0], told[1]), (B, told[1], told[0])):
@@ -55,7 +55,7 @@ def with_mean(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
 def _is_mean_and_sum(cause: Cause) -> bool:
     """Whether the formulas of both sides differ in a mean that is a sum alone."""
-    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
+    told = cause.in_short.code
     if not cause.proved or cause.kind not in BRANCHES or len(told) != 2:
         return False
     as_sums = {text.replace("mean(", "sum(") for text in told}
