@@ -12,6 +12,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import at, called_at, is_forward, line_of, where
 from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.program.step_places import within_step
@@ -111,7 +112,9 @@ CUT_AND_SUMMED = PLAIN | {"slice", "add"}
 """What makes the parts of a batch, and sums up what they give."""
 ALIKE = 0.8
 """This part of a piece has copies among what both sides compute, if it is another pass."""
-LOOKS_UP, MULTIPLIES = frozenset({"gather"}), frozenset({"convolution", "dot"})
+LOOKS_UP = frozenset({"gather", "scatter"})
+"""A table's rows, or the number of a class: what a loss does too."""
+MULTIPLIES = frozenset({"convolution", "dot"})
 MAX_CHAINS = 8
 MAX_STEPS = 32
 
@@ -203,7 +206,7 @@ def _times_as_often(found: Bypass, keys: _Keys) -> tuple[int, ...]:
     telling = [i for i in found.piece if opcodes[i] not in untold]
     heavy = {labels[i] for i in telling if opcodes[i] in HEAVY}
     if {opcodes[i] for i in telling} & HEAVY <= LOOKS_UP and not MULTIPLIES.isdisjoint(opcodes):
-        return ()  # another table that the same pass reads
+        return ()  # another table, or another loss, of the same pass
     in_less = _counts(found.less, keys.less)
     if sum(1 for i in telling if labels[i] in in_less) < ALIKE * len(telling) or not heavy:
         return ()
@@ -261,13 +264,17 @@ def _kind(found: Bypass, keys: _Keys) -> Kind | None:
 
 
 def _uses_updated(module: Module) -> bool:
-    """Whether a heavy operation takes in a parameter's new value, as the next step does."""
+    """Whether a heavy operation takes in a parameter's new value, as the next step does.
+
+    A new value is made of heavy ones, as gradients are: a batch that is mixed is none.
+    """
     for parameter, places in updates(module).items():
         shape = module.shapes[parameter]
         for place in places:
             for i in formula(module, module.outputs[place]):
                 is_new = module.opcodes[i] not in PLAIN | HEAVY and module.shapes[i] == shape
-                if is_new and _feeds_heavy(module, i) and parameter in formula(module, i):
+                is_used = is_new and _feeds_heavy(module, i) and parameter in formula(module, i)
+                if is_used and any(module.opcodes[j] in HEAVY for j in made_of(module, i)):
                     return True
     return False
 
