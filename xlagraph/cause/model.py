@@ -211,7 +211,7 @@ class Explanation:
     buckets_a: tuple[BucketRow, ...]
     buckets_b: tuple[BucketRow, ...]
     evaluated: int = 0
-    """At how many random inputs both gave the same values, where they are the same by that."""
+    """At how many random inputs both gave the same values, where the verdict tells of that."""
 
     @property
     def unexplained_share(self) -> float:

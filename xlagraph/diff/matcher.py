@@ -21,6 +21,7 @@ from xlagraph.diff.passes.barriers import pair_barriers
 from xlagraph.diff.passes.bridges import pair_across
 from xlagraph.diff.passes.constants import part_constants, part_strays
 from xlagraph.diff.passes.contexts import pair_by_context
+from xlagraph.diff.passes.islands import part_islands
 from xlagraph.diff.passes.names import pair_by_name
 from xlagraph.diff.passes.near import pair_near_names
 from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
@@ -126,4 +127,6 @@ def _refine(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     if ca.index == pairing.a.module.entry:
         pair_outputs_on_the_way(pairing)
     pair_by_vote(pairing, ca)
+    if part_islands(pairing, ca):
+        pair_by_vote(pairing, ca)
     part_strays(pairing, ca)

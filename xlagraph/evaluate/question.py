@@ -24,7 +24,7 @@ from xlagraph.evaluate.draws import (
     shrunk,
 )
 from xlagraph.evaluate.never import spread
-from xlagraph.evaluate.pairing.handed_in import SAME, Follows, Numbers
+from xlagraph.evaluate.pairing.handed_in import HIDDEN, SAME, Follows, Numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,6 +64,11 @@ class HandedIn:
         """Whether it is the largest number of all, or the least."""
         follows = self.follows
         return self.other is None and follows is not None and abs(follows.offset) >= LARGEST
+
+    @property
+    def hides(self) -> bool:
+        """Whether it is what scores are where a mask hides them."""
+        return self.other is None and self.follows == Follows(0, offset=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

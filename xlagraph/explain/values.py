@@ -15,6 +15,7 @@ from xlagraph.cause.names import differing_keys, output_name, parameter_name
 from xlagraph.cause.sources import line_of
 from xlagraph.cause.verdict import Verdict
 from xlagraph.diff import diff_modules
+from xlagraph.explain.names.options.by_hand import unsure_mean
 from xlagraph.explain.names.training.detached import FURTHER
 from xlagraph.facts.program.arguments import is_jitted, same_arguments
 from xlagraph.facts.program.versions import are_versions, nothing_tells
@@ -109,6 +110,9 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     found = _same_values(diff) if are_forms else None
     if found is None or (explanation.proved and _is_one_edit(explanation, found)):
         return explanation
+    unsure = unsure_mean(Case.of(diff, *contexts), found)
+    if unsure is not None:
+        return replace(explanation, verdict=unsure, evaluated=found.points)
     return _told(explanation, found, contexts)
 
 
@@ -364,7 +368,7 @@ def _handed_in(case: Case, one: HandedIn, follows: Follows) -> Message:
         return say(own, " bounds nothing")
     power, factor, offset = follows
     if one.other is None:
-        return say(own, f" is {offset:g}")
+        return say(own, " is -inf, or as low" if one.hides else f" is {offset:g}")
     other = say(parameter_name(views[1], inputs[1][one.other]), " of ", views[1].side)
     other = say("the root of ", other) if abs(power) < 1 else other
     signed = say("minus " if factor < 0 else "", "1 / " if power < 0 else "", other)

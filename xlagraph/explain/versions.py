@@ -31,6 +31,7 @@ from xlagraph.explain.names.options.became import with_place, with_size, with_va
 from xlagraph.explain.names.options.exchanged import with_exchanged
 from xlagraph.explain.names.options.joins import with_joins, with_lists, with_products
 from xlagraph.explain.names.options.labels import with_labels
+from xlagraph.explain.names.options.numbers import with_special
 from xlagraph.explain.names.options.pads import with_pads
 from xlagraph.explain.names.options.sorts import with_order
 from xlagraph.explain.names.options.variance import with_variance
@@ -184,6 +185,7 @@ FIRST_NAMES: tuple[Name, ...] = (
     with_slow,
     with_statistics,
     with_lists,
+    with_special,
 )
 """What a pair of steps is told by as well."""
 
@@ -307,6 +309,8 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     is_piece = cause.kind in BRANCHES
     is_branch = is_piece and (is_long or is_turned or is_result)
     told = with_further(diff, cause.a, cause.b, found) if is_piece else (found,)
+    if not told:
+        return cause
     found = told[0]
     if cause.kind is ADDED_INPUT and is_of_derivative(found):
         return with_added(diff, cause)

@@ -36,24 +36,30 @@ def pair_by_vote(pairing: Pairing, ca: Computation) -> None:
 def _votes(pairing: Pairing, x: int, begun: dict[int, int]) -> Counter[int]:
     """How much speaks for each candidate. `begun`: where `_open` stands, by instruction of B."""
     a, b = pairing.a.module, pairing.b.module
-    to_b, to_a, live = pairing.to_b, pairing.to_a, pairing.b.live
-    opcode = a.opcodes[x]
+    to_b = pairing.to_b
     votes: Counter[int] = Counter()
     for o in a.operands[x]:
         partner = to_b[o]
         if partner >= 0:
             here = places(pairing.a, o, x)
             for u in _told_by(pairing, o, x):
-                if to_a[u] < 0 and b.opcodes[u] == opcode and live[u]:
+                if _is_candidate(pairing, x, u):
                     votes[u] += 1 + (places(pairing.b, partner, u) == here)
     for u in a.users[x][:MAX_CANDIDATES]:
         partner = to_b[u]
         if partner >= 0 and (_is_short(b, partner) or b.opcodes[partner] == "concatenate"):
             here = places(pairing.a, x, u)
             for o in dict.fromkeys(_open(pairing, partner, begun)):
-                if to_a[o] < 0 and b.opcodes[o] == opcode and live[o]:
+                if _is_candidate(pairing, x, o):
                     votes[o] += 1 + (places(pairing.b, o, partner) == here)
     return votes
+
+
+def _is_candidate(pairing: Pairing, x: int, y: int) -> bool:
+    """Whether `y` of B is free and of x's kind; what constants make is no value of a tensor."""
+    a, b = pairing.a, pairing.b
+    is_kind = a.module.opcodes[x] == b.module.opcodes[y] and a.closed[x] == b.closed[y]
+    return is_kind and pairing.to_a[y] < 0 and bool(b.live[y])
 
 
 def _told_by(pairing: Pairing, operand: int, user: int) -> Sequence[int]:

@@ -49,6 +49,8 @@ MAX_CONSTANTS = 4
 """Numbers of the first module's text that are tried."""
 MAX_PARTNERS = 6
 """Ways in which further numbers may follow from others."""
+HIDDEN = -1e38
+"""What scores are where a mask hides them: -inf, or so low that nothing is left of them."""
 _MANY = 10**9
 """A whole number that bounds nothing."""
 _ANY = 3
@@ -59,6 +61,9 @@ SOFTPLUS = 20.0
 """Where torch's softplus hands on what it is given, if nobody says otherwise."""
 FRACTIONS = ("f64[]", "f32[]", "f16[]", "bf16[]")
 _WHOLE = ("s64[]", "s32[]")
+_SCORES = FORMS | {"add", "multiply", "subtract", "transpose"}
+"""What stands between masked scores and their softmax."""
+MAX_SCORES = 16
 _ANYWHERE = frozenset({"add", "maximum", "minimum", "multiply", "select"})
 """What takes a number at either place: a select by a condition, or by its opposite."""
 
@@ -264,7 +269,10 @@ class Search:
         self.shared = {r.uses for r in self.own.values()} & {r.uses for r in self.other.values()}
         fixed = [self._bounds(side) for side in (self.own, self.other)]
         for side, whole in enumerate(_whole_alone(known, sought)):
-            fixed[side] |= whole | _thresholds(self.modules[side], {*whole, *self._alone(side)})
+            module = self.modules[side]
+            fixed[side] |= whole | _thresholds(module, {*whole, *self._alone(side)})
+            hiding = (k for k in (self.own, self.other)[side] if _hides(module, k))
+            fixed[side] |= dict.fromkeys(hiding, HIDDEN)
         self.fixed = ({**fixed[0], **(sizes or {})}, fixed[1])
         self.classes = {k: names[r.uses] for k, r in self.own.items() if k not in self.fixed[0]}
 
@@ -441,6 +449,26 @@ def _is_softplus(module: Module, pick: int) -> bool:
     operands = module.operands[pick][1:] if module.opcodes[pick] == "select" else ()
     divided = (module.operands[o][0] if module.opcodes[o] == "divide" else o for o in operands)
     return any(module.opcodes[behind(module, o, FORMS)] == "log-plus-one" for o in divided)
+
+
+def _hides(module: Module, number: int) -> bool:
+    """Whether a number is only picked under masks, for what an exponential is taken of."""
+    picks = [user for user, _ in applied(module, module.entry_computation.parameters[number])]
+    return bool(picks) and all(
+        module.opcodes[user] == "select" and _ends_in_softmax(module, user) for user in picks
+    )
+
+
+def _ends_in_softmax(module: Module, pick: int) -> bool:
+    front, seen = [pick], {pick}
+    for i in front:  # grows while it is read
+        for user in module.users[i]:
+            if module.opcodes[user] == "exponential":
+                return True
+            if module.opcodes[user] in _SCORES and user not in seen and len(seen) < MAX_SCORES:
+                seen.add(user)
+                front.append(user)
+    return False
 
 
 def _whole_alone(a: Module, b: Module) -> tuple[dict[int, float], dict[int, float]]:

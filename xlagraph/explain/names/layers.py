@@ -25,6 +25,7 @@ from xlagraph.facts.layers.swapped import (
 )
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.values.evaluated import OPENED
+from xlagraph.facts.values.formulas import formulas, is_of_derivative, with_further
 from xlagraph.facts.values.scalars import SPREADS
 from xlagraph.facts.values.telling import computed_with
 from xlagraph.message import A, B, Code, say
@@ -64,6 +65,8 @@ BESIDE = (
 IDLE = SPREADS | {"constant", "parameter", "pad"}
 """Of a layer what others may have as well, and that tells nothing."""
 MAX_CITED = 50
+MAX_FORMULA = 64
+"""Characters of a formula beside a layer."""
 FEATURES = {True: "halves of the features", False: "features that are neighbours"}
 
 
@@ -169,7 +172,7 @@ def _apart(diff: Diff, cause: Cause, swaps: Sequence[Swap]) -> list[Cause]:
     rest = sides[-1], sides_b[-1]
     parts.sort(key=lambda part: -part.share)
     if _is_forward(diff, *rest):
-        words = computed_with(diff, *rest) or cause.in_short
+        words = _formula_of(diff, *rest) or computed_with(diff, *rest) or cause.in_short
         share = _share(cause, *rest)
         return [*parts, replace(cause, title=words, short=words, a=rest[0], b=rest[1], share=share)]
     first = parts[0]
@@ -183,6 +186,15 @@ def _apart(diff: Diff, cause: Cause, swaps: Sequence[Swap]) -> list[Cause]:
         ),
         *parts[1:],
     ]
+
+
+def _formula_of(diff: Diff, a: frozenset[int], b: frozenset[int]) -> Message | None:
+    """What the forward pass computes otherwise beside the layers, where a short formula tells."""
+    found = formulas(diff, a, b)
+    told = next(iter(with_further(diff, a, b, found)), None) if found else None
+    if told is None or is_of_derivative(told) or max(len(told.a), len(told.b)) > MAX_FORMULA:
+        return None
+    return say(REPLACED_SUBGRAPH.short, ": ", told.message)
 
 
 def _own(diff: Diff) -> tuple[set[int], set[int]]:

@@ -32,7 +32,7 @@ def in_other_tensors(explanation: Explanation, contexts: tuple[Context, Context]
     Joined, stacked, cut or turned; and where outputs are others in another form.
     """
     diff = explanation.diff
-    if explanation.same or not may_be_versions(diff, contexts):
+    if explanation.evaluated or explanation.same or not may_be_versions(diff, contexts):
         return explanation
     others = (cause for cause in explanation.causes if cause.kind not in OF_INPUTS)
     if explanation.proved and not all(is_form(diff, cause) for cause in others):

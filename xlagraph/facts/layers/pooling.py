@@ -16,24 +16,26 @@ _FIELD = re.compile(r"(size|pad)=(\S+?)[ }]")
 
 
 def pools(module: Module) -> list[Layer]:
-    """The poolings of a module, derivatives left out."""
-    return [
-        layer
-        for i, opcode in enumerate(module.opcodes)
-        if opcode == "reduce-window" and _is_pooling(module, i) and (layer := _pool(module, i))
-    ]
+    """The poolings of a module, derivatives left out; of one number each beside larger ones."""
+    places = [i for i, opcode in enumerate(module.opcodes) if opcode == "reduce-window"]
+    found = [i for i in places if len(module.operands[i]) == 2 and _is_pooling(module, i)]
+    is_pooled = any(max(_sizes(module, i)) > 1 for i in found)
+    return [layer for i in found if is_pooled and (layer := _pool(module, i))]
+
+
+def _sizes(module: Module, i: int) -> list[int]:
+    """The window's size along each axis."""
+    fields = dict(_FIELD.findall((module.attributes[i].get("window") or "") + " "))
+    return [int(size) for size in fields.get("size", "1").split("x")]
 
 
 def _is_pooling(module: Module, i: int) -> bool:
     """Whether windows are padded alike on both sides, if at all: no running sum or maximum."""
-    if len(module.operands[i]) != 2:
-        return False
     fields = dict(_FIELD.findall((module.attributes[i].get("window") or "") + " "))
-    sizes = [int(size) for size in fields.get("size", "1").split("x")]
     pads = [pad.split("_") for pad in fields.get("pad", "").split("x") if pad]
     is_even = all(abs(int(low) - int(high)) <= 1 for low, high in pads)
-    spans = zip(sizes, pads, strict=False)
-    return max(sizes) > 1 and is_even and all(2 * int(low) <= size for size, (low, _) in spans)
+    spans = zip(_sizes(module, i), pads, strict=False)
+    return is_even and all(2 * int(low) <= size for size, (low, _) in spans)
 
 
 def _pool(module: Module, i: int) -> Layer | None:

@@ -221,7 +221,8 @@ def with_further(
     """The formulas of a value, and those of another one of the forward pass that is apart from it.
 
     The forward pass is what numbers are made of that are given back, as a loss; where the first
-    value is not of it, it is a derivative of the other, and that stands alone.
+    value is not of it, it is a derivative of the other, and that stands alone; nothing of one that
+    is made of numbers only, as where the derivatives begin.
     """
     ways = forward_pass(diff)
     is_forward = _is_within(first, ways)
@@ -232,7 +233,8 @@ def with_further(
         if found := _of_forward(diff, pairs, apart, ways, most):
             return (first, found) if is_forward else (found,)
     result = None if is_forward else formulas_of_a_result(diff, a, b)
-    return (result or first,)
+    begins = not is_forward and {*dict(first.legend)} <= {*NUMBERS}
+    return () if begins and result is None else (result or first,)
 
 
 def _of_forward(

@@ -63,12 +63,12 @@ def find(case: Case) -> list[Finding]:
 
 
 def _hands_in_otherwise(case: Case, part: Region) -> bool:
-    """Whether Python hands in numbers for a piece of which both sides compute much.
+    """Whether Python hands in numbers of either side for a piece of which both compute much.
 
     So it does in a program that is written anew; what one side alone computes has its own numbers.
     """
     sides = ((case.a.module, part.a), (case.b.module, part.b))
-    has_numbers = any(module.opcodes[i] == "parameter" for module, own in sides for i in own)
+    has_numbers = all(any(module.opcodes[i] == "parameter" for i in own) for module, own in sides)
     less, more = sorted((len(part.a), len(part.b)))
     return has_numbers and less * MUCH > more
 

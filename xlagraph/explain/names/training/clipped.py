@@ -286,11 +286,14 @@ def _norm_roots(module: Module) -> list[int]:
 def _is_used(module: Module, roots: Sequence[int]) -> bool:
     """Whether all new values of most weights depend on one of these norms.
 
-    Gradients may be given out as well, clipped behind the step.
+    Gradients may be given out as well, clipped behind the step. An average of weights that is
+    moved before the step is a new value of its own.
     """
     behind = affected(module, roots, ())
-    weights = {p: k for p, k in renewed(module).items() if is_weight(module, p)}
-    used = sum(behind.issuperset(module.outputs[k] for k in places) for places in weights.values())
+    every = renewed(module)
+    averages = {ks[0]: q for q, ks in every.items() if len(ks) == 1 and not is_weight(module, q)}
+    weights = [[k for k in every[p] if k not in averages] for p in every if is_weight(module, p)]
+    used = sum(behind.issuperset(module.outputs[k] for k in places) for places in weights if places)
     return 2 * used > len(weights)
 
 
