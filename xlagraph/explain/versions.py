@@ -14,7 +14,7 @@ from xlagraph.explain.names.crossed import with_crossed
 from xlagraph.explain.names.folded import with_folded
 from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.keys import with_split_keys
-from xlagraph.explain.names.layers import with_layers
+from xlagraph.explain.names.layers import with_attention, with_layers
 from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
@@ -219,7 +219,7 @@ def _names() -> tuple[Name, ...]:
         *(_each(_without_steps), _each(_with_functions)),
         _each(with_turns),
         *(with_state, with_decay, _each(_with_maker), with_loss, with_terms),
-        *(with_layers, with_estimator),
+        *(with_layers, _each(with_attention), with_estimator),
         *(with_repeated, with_schedule, _each(with_divisor), with_mean, with_mode, with_mixed),
         *(with_crossed, with_sums, with_joined, with_clipped, with_lone_clip, with_fewer_clipped),
         *(with_scaled_norm, with_clipped_updates, with_late_clip, with_detached, with_packed),

@@ -9,6 +9,7 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import where
+from xlagraph.facts.layers.attention import attention_by_hand
 from xlagraph.facts.layers.cross_entropy import SMOOTHED
 from xlagraph.facts.layers.means import FLOATS, MASKED
 from xlagraph.facts.layers.norms import RMS
@@ -92,6 +93,14 @@ def with_layers(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         gone.update(behind)
         parts[k] = _apart(diff, _joined(told[k], [told[j] for j in behind]), own)
     return [part for k, cause in enumerate(told) if k not in gone for part in parts.get(k, [cause])]
+
+
+def with_attention(diff: Diff, cause: Cause) -> Cause:
+    """The cause, as another way to compute attention where no formula tells it."""
+    if cause.kind is not REPLACED_SUBGRAPH or cause.short.code:
+        return cause
+    found = attention_by_hand(diff, cause.a, cause.b)
+    return replace(cause, title=found, short=found) if found else cause
 
 
 def is_layer(cause: Cause) -> bool:
