@@ -72,6 +72,8 @@ PLAIN: Mapping[str, Callable[[float, float], float]] = {
     "binary_cross_entropy(x, y)": _of_probabilities,
     "poisson_nll_loss(x, y)": lambda x, y: math.exp(x) - y * x,
     "soft_margin_loss(x, y)": lambda x, y: math.log1p(math.exp(-x * y)),
+    "logsigmoid(x * y)": lambda x, y: -math.log1p(math.exp(-x * y)),
+    "logsigmoid(x)": lambda x, _: -math.log1p(math.exp(-x)),
     "relu(1 - x * y)": lambda x, y: max(1 - x * y, 0.0),
 }
 """Losses of a prediction x and a target y."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
-from xlagraph.facts.training.updates import updates
+from xlagraph.facts.training.updates import formula, updates
+from xlagraph.facts.values.formulas import is_weight
 from xlagraph.facts.values.telling import HEAVY
 
 if TYPE_CHECKING:
@@ -35,10 +36,17 @@ def is_of_loss(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
 def way_to_loss(module: Module) -> set[int]:
     """The numbers that the loss is made of, down to where values are summed up; empty if none.
 
-    The loss is the only number with a fraction that a training step gives back.
+    The loss is the only number with a fraction that a training step gives back, beside numbers
+    that are trained, such as a temperature, with their gradients and state.
     """
-    trains = any(bare_shape(module, p) not in FLOATS for p in updates(module))
+    new = updates(module)
+    trains = any(bare_shape(module, p) not in FLOATS for p in new)
     numbers = {i for i in module.outputs if bare_shape(module, i) in FLOATS}
+    if len(numbers) > 1:
+        trained = [p for p in new if bare_shape(module, p) in FLOATS and is_weight(module, p)]
+        values = {module.outputs[k] for p in trained for k in new[p]}
+        for value in (i for i in values if module.opcodes[i] in ("add", "subtract")):
+            numbers -= formula(module, value)
     if len(numbers) != 1 or not trains:
         return set()
     return made_of_numbers(module, numbers)

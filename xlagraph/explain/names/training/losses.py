@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.explain.names.merged import BRANCHES, has_code, merged
-from xlagraph.facts.training.loss_functions import loss_by_name, of_loss
+from xlagraph.facts.layers.cross_entropy import cross_entropies
+from xlagraph.facts.training.loss_functions import NamedLoss, loss_by_name, of_loss
 from xlagraph.facts.training.losses import FLOATS, is_of_loss, made_of_numbers
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.telling import opcodes_in_words
@@ -44,6 +45,8 @@ def with_loss(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """
     of = [c for c in causes if c.kind in BRANCHES and is_of_loss(diff, c.a, c.b)]
     a, b = (loss_by_name(diff.a), loss_by_name(diff.b)) if of else (None, None)
+    if bool(a) != bool(b):  # one of them may be one of classes, whose probabilities go together
+        a, b = a or _of_classes(diff.a, diff.b), b or _of_classes(diff.b, diff.a)
     if not (a and b) or a.name == b.name or not of[0].proved:
         return _with_starts(diff, causes, of)
     within = of_loss(diff.a, a), of_loss(diff.b, b)
@@ -51,6 +54,15 @@ def with_loss(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     own = own if of[0] in own else [of[0]]
     told = say(OTHER_LOSS, Code(a.name), " became ", Code(b.name))
     return merged(causes, of[0], own, kind=REPLACED_SUBGRAPH, title=told, short=told)
+
+
+def _of_classes(module: Module, other: Module) -> NamedLoss | None:
+    """The cross entropy over classes that a module alone has, or several of these."""
+    found = [] if cross_entropies(other) else cross_entropies(module)
+    names = {layer.name for layer in found}
+    if len(names) != 1:
+        return None
+    return NamedLoss(names.pop(), frozenset().union(*(layer.members for layer in found)))
 
 
 def _with_starts(diff: Diff, causes: Sequence[Cause], of: Sequence[Cause]) -> list[Cause]:
