@@ -63,6 +63,7 @@ from xlagraph.explain.names.training.detached import cut_with, used_at, with_det
 from xlagraph.explain.names.training.estimators import with_estimator
 from xlagraph.explain.names.training.losses import with_loss, with_terms
 from xlagraph.explain.names.training.means import with_divisor, with_mean
+from xlagraph.explain.names.training.optimizers import with_optimizer
 from xlagraph.explain.names.training.options import with_state
 from xlagraph.explain.names.training.schedules import with_schedule
 from xlagraph.explain.names.training.slow import with_slow
@@ -218,7 +219,7 @@ def _names() -> tuple[Name, ...]:
         *(_each(with_exchanged), _each(_with_side), _each(_with_formulas), _each(with_values)),
         *(_each(_without_steps), _each(_with_functions)),
         _each(with_turns),
-        *(with_state, with_decay, _each(_with_maker), with_loss, with_terms),
+        *(with_optimizer, with_state, with_decay, _each(_with_maker), with_loss, with_terms),
         *(with_layers, _each(with_attention), with_estimator),
         *(with_repeated, with_schedule, _each(with_divisor), with_mean, with_mode, with_mixed),
         *(with_crossed, with_sums, with_joined, with_clipped, with_lone_clip, with_fewer_clipped),

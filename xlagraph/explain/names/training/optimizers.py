@@ -1,0 +1,123 @@
+"""Causes that are another optimizer: by what it keeps of each weight, and how it steps by that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.facts.training.updates import formula, in_updates, updates
+from xlagraph.facts.values.formulas import is_weight
+from xlagraph.message import Change, say
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, OPTIMIZER_STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+SGD, MOMENTUM, SIGNS = "SGD", "SGD with momentum", "Lion"
+ADAM, RMSPROP, ADAGRAD = "Adam", "RMSprop", "Adagrad"
+OF_STATE = (OPTIMIZER_STATE, NEWLY_UPDATED, ADDED_INPUT)
+"""What state is told as that one side alone has."""
+MOST = 0.8
+"""This part of the weights that are trained is stepped by one optimizer."""
+FIX = say(
+    "Each optimizer is a graph of its own, with state of its own: keep one, and load its state "
+    "with it."
+)
+
+
+def with_optimizer(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; as one those of an optimizer that is another, with its numbers and state."""
+    main = next((c for c in causes if c.proved and c.kind in (OPTIMIZER_OPTION, *BRANCHES)), None)
+    if main is None or not any(c.kind in OF_STATE for c in causes):
+        return list(causes)
+    became = _family(diff.a), _family(diff.b)
+    if "" in became or became[0] == became[1] or {*became} <= {SGD, MOMENTUM}:
+        return list(causes)
+    steps = in_updates(diff.a), in_updates(diff.b)
+    own = [c for c in causes if c.proved and _is_of_step(diff, c, *steps)]
+    if not any(c.kind in (OPTIMIZER_OPTION, *BRANCHES) for c in own):
+        return list(causes)
+    first = next(c for c in own if c.kind in (OPTIMIZER_OPTION, *BRANCHES))
+    told = say("the optimizer is another one: ", Change(*became, "became"))
+    words = {"title": told, "short": told, "fix": FIX, "short_fix": say("Keep one optimizer.")}
+    return merged(causes, first, own, kind=OPTIMIZER_OPTION, **words)
+
+
+def _is_of_step(diff: Diff, cause: Cause, a: set[int], b: set[int]) -> bool:
+    """Whether all that a cause is of belongs to new values of weights and of state."""
+    if cause.kind not in (*OF_STATE, *BRANCHES, OPTIMIZER_OPTION, SPECIAL_SCALAR):
+        return False
+    sides = (diff.a, cause.a, a), (diff.b, cause.b, b)
+    return bool(cause.a or cause.b) and all(_belong(*side) for side in sides)
+
+
+def _belong(module: Module, own: Collection[int], steps: set[int]) -> bool:
+    """Whether each is of a step, or a number, an input or a constant for one."""
+    idle = ("parameter", "constant", "broadcast", "convert", "reshape", "tuple")
+    return all(
+        i in steps or module.opcodes[i] in idle or bare_shape(module, i).endswith("[]") for i in own
+    )
+
+
+def _family(module: Module) -> str:
+    """The optimizer that steps nearly all weights; empty where none does, or it is not known."""
+    new = updates(module)
+    weights = [p for p in new if is_weight(module, p) and not module.shapes[p].startswith("f32[]")]
+    found = Counter(_of_weight(module, p, new) for p in weights)
+    name, number = next(iter(found.most_common(1)), ("", 0))
+    return name if number >= MOST * len(weights) else ""
+
+
+def _of_weight(module: Module, weight: int, new: Mapping[int, Sequence[int]]) -> str:
+    """The optimizer that steps one weight, by its state; empty where that is not known.
+
+    State is decayed and added to: squares of gradients whose root the step is divided by, and
+    what the gradient is averaged in, which RMSprop keeps of what is divided already.
+    """
+    value = max((module.outputs[k] for k in new[weight]), key=lambda i: len(formula(module, i)))
+    made = formula(module, value)
+    state = [
+        (q, _own_value(module, q, ks))
+        for q, ks in new.items()
+        if q in made and q != weight and module.shapes[q] == module.shapes[weight]
+    ]
+    squares = [q for q, own in state if _has_square(module, formula(module, own))]
+    moments = [own for q, own in state if q not in squares]
+    roots = {i for i in made if module.opcodes[i] in ("sqrt", "rsqrt")}
+    if roots and not squares:
+        return ""
+    if not squares:
+        signs = any(module.opcodes[i] == "sign" for i in made)
+        return SIGNS if signs and moments else "" if signs else MOMENTUM if moments else SGD
+    if not roots:
+        return ""
+    if any(roots & formula(module, own) for own in moments):
+        return RMSPROP
+    if moments:
+        return ADAM
+    (first, *_) = (own for q, own in state if q in squares)
+    decays = any(module.opcodes[i] == "multiply" and squares[0] in module.operands[i] for i in made)
+    return RMSPROP if decays or module.opcodes[first] != "add" else ADAGRAD
+
+
+def _own_value(module: Module, state: int, places: Sequence[int]) -> int:
+    """The new value of state itself: the one that the fewest instructions lead to."""
+    return min((module.outputs[k] for k in places), key=lambda i: len(formula(module, i)))
+
+
+def _has_square(module: Module, made: set[int]) -> bool:
+    """Whether a value is multiplied by itself, or raised to a power."""
+    return any(
+        (module.opcodes[i] == "multiply" and len({*module.operands[i]}) == 1)
+        or module.opcodes[i] == "power"
+        for i in made
+    )
