@@ -237,10 +237,13 @@ def of_reading_loops(
 ) -> dict[str, Reason]:
     """Digest to reason of graphs that differ in what a loop calls that reads a value in its turns.
 
-    How often it ran decides what else is pending there, and which of its numbers are equal.
+    How often it ran decides what else is pending there, and which of its numbers are equal. What
+    runs the steps calls everything.
     """
     sites = {node.call_site for node in nodes if node.sync_kind == "value" and node.call_site}
+    ends = {node.call_site for node in nodes if node.sync_kind == "step" and node.call_site}
     functions = {(one.file, one.function) for one in sites if program.loop_in_step(one)}
+    functions -= {(one.file, one.function) for one in ends}
     called = [
         node
         for node in nodes

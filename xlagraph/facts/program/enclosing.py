@@ -32,6 +32,10 @@ class ProgramText:
         is_within = found is not None and found.loop[:2] not in self.step_loops
         return found.loop if found and is_within else None
 
+    def may_end_early(self, loop: SourceLine) -> bool:
+        """Whether a loop may end by what a turn finds: a comprehension goes over what there is."""
+        return bool(_LOOP.match(self.lines.get(loop.file, {}).get(loop.line, "").strip()))
+
 
 _LOOP = re.compile(r"(?:async\s+for|for|while)\b")
 _BRANCH = re.compile(r"(?:if|elif|else)\b")

@@ -229,7 +229,7 @@ def uneven_loops(
     sizes = {node.digest: node.instructions for node in nodes}
     lines: defaultdict[tuple[SourceLine | None, SourceLine | None], list[GraphNode]]
     lines = defaultdict(list)
-    for node, line in _with_line(nodes, is_looped):
+    for node, line in _with_line([n for n in nodes if not _reads_each(n, program)], is_looped):
         lines[node.call_site, line].append(node)
     return {
         node.digest: line
@@ -237,6 +237,12 @@ def uneven_loops(
         if (len(members) >= MANY and _are_turns(members, sizes)) or are_few(members, line)
         for node in members
     }
+
+
+def _reads_each(node: GraphNode, program: ProgramText) -> bool:
+    """Whether a graph ends where a comprehension reads what was computed for it at once."""
+    loop = program.loop_in_step(node.call_site) if node.sync_kind == "value" else None
+    return loop is not None and not program.may_end_early(loop)
 
 
 def _is_in_loop(node: GraphNode, line: SourceLine | None, program: ProgramText) -> bool:
@@ -259,9 +265,13 @@ def _loop_around(cause: Cause, program: ProgramText) -> Enclosing | None:
 
 
 def loops_that_read(nodes: Sequence[GraphNode], program: ProgramText) -> frozenset[SourceLine]:
-    """Where loops within a step begin in whose turns a value is read."""
+    """Where loops within a step begin in whose turns a value is read.
+
+    A comprehension goes over what there is, and never ends by what it reads.
+    """
     found = (program.loop_in_step(n.call_site) for n in nodes if n.sync_kind == "value")
-    return frozenset(filter(None, found))
+    loops = (one for one in found if one is not None)
+    return frozenset(filter(program.may_end_early, loops))
 
 
 def _are_turns(members: Sequence[GraphNode], sizes: Mapping[str, int]) -> bool:

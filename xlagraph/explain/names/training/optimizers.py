@@ -86,7 +86,7 @@ def _of_weight(module: Module, weight: int, new: Mapping[int, Sequence[int]]) ->
     value = max((module.outputs[k] for k in new[weight]), key=lambda i: len(formula(module, i)))
     made = formula(module, value)
     state = [
-        (q, _own_value(module, q, ks))
+        (q, _own_value(module, ks))
         for q, ks in new.items()
         if q in made and q != weight and module.shapes[q] == module.shapes[weight]
     ]
@@ -109,7 +109,7 @@ def _of_weight(module: Module, weight: int, new: Mapping[int, Sequence[int]]) ->
     return RMSPROP if decays or module.opcodes[first] != "add" else ADAGRAD
 
 
-def _own_value(module: Module, state: int, places: Sequence[int]) -> int:
+def _own_value(module: Module, places: Sequence[int]) -> int:
     """The new value of state itself: the one that the fewest instructions lead to."""
     return min((module.outputs[k] for k in places), key=lambda i: len(formula(module, i)))
 
