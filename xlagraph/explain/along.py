@@ -35,6 +35,7 @@ from xlagraph.rules.dtypes.dtype import DTYPE, element_type
 from xlagraph.rules.inputs.live_tensors import BEGUN, COPIED, LIVE_TENSOR, LOGGED
 from xlagraph.rules.inputs.tied_weights import TIED_WEIGHTS
 from xlagraph.rules.module.header import DONORS
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
@@ -67,6 +68,8 @@ MAX_DRAWN = 400
 """Instructions behind a piece that are looked at for what draws it."""
 LITTLE = 0.05
 """The part of a difference that is little of it, as conversions at the borders of a type are."""
+_LEAST = ("inf", "3.4028", "1.797", "65504", "3.389")
+"""How the largest numbers of types are written: where a maximum of values of a type begins."""
 SUMS = frozenset(
     (
         *("add", "broadcast", "concatenate", "constant", "convert", "copy", "multiply"),
@@ -194,6 +197,8 @@ def _comes_of_a_type(diff: Diff, first: Cause, cause: Cause) -> bool:
     if cause.kind in (DTYPE, SHARED_SCALAR):
         is_taken = takes_numbers_alone(diff, cause) or _takes_type(diff, first, cause)
         return is_taken or is_border or (is_little and _changes_type_alike(diff, first, cause))
+    if cause.kind is CONSTANT_VALUE:
+        return is_little and _is_least(diff, cause)
     if cause.kind not in BRANCHES:
         return False
     if _only_converts(diff, cause) or (is_border and cause.place.is_near):
@@ -269,6 +274,13 @@ def _axes(module: Module, i: int) -> list[int]:
     """How many axes a value has, and what it is computed from."""
     values = (i, *module.operands[i])
     return [len(read_shape(clean(module.shapes[one])).dimensions) for one in values]
+
+
+def _is_least(diff: Diff, cause: Cause) -> bool:
+    """Whether all that a cause is of are the least numbers of a type, or the largest."""
+    sides = (diff.a, cause.a), (diff.b, cause.b)
+    numbers = [m.payloads.get(i, "") for m, own in sides for i in own]
+    return bool(numbers) and all(number.lstrip("-").startswith(_LEAST) for number in numbers)
 
 
 def _only_converts(diff: Diff, cause: Cause) -> bool:

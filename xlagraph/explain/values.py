@@ -308,7 +308,7 @@ def _verdict(
         "; XLA compiles both forms, once each",
         "." if is_sure else ": steps of one run should keep to one.",
     )
-    return Verdict(what, notes=(written,))
+    return Verdict(what, notes=(written, *filter(None, [unset(Case.of(diff, *contexts), found)])))
 
 
 def but_for(found: SameValues) -> str:
@@ -329,7 +329,11 @@ def where(case: Case, found: SameValues) -> Message:
         if found.ones_first or not case.diff.a.shapes[inputs[k]].startswith("pred[")
     ]
     told += [say("indices are in range")] if found.in_rows else []
-    told += [_handed_in(case, one, one.follows) for one in found.handed_in if one.follows]
+    told += [
+        _handed_in(case, one, one.follows)
+        for one in found.handed_in
+        if one.follows and not one.bounds_nothing
+    ]
     fitting = [
         [str(one.number) for one in found.handed_in if one.side == side and not one.follows]
         for side in (0, 1)
@@ -341,6 +345,14 @@ def where(case: Case, found: SameValues) -> Message:
     )
     told += [say(join(sides, between=" and "), " fit each other")] if any(fitting) else []
     return say(", where ", join(told, 4)) if told else EMPTY
+
+
+def unset(case: Case, found: SameValues) -> Message:
+    """Which bounds were taken as not set; empty where there are none."""
+    bounds = [_number(case, one) for one in found.handed_in if one.bounds_nothing]
+    number = count(len(bounds), "bound")
+    told = f"{number} taken as not set, for which torch_xla hands in the largest number: "
+    return say(told, join(bounds, 4), ".").sentence if bounds else EMPTY
 
 
 def _reshaped(diff: Diff, found: SameValues) -> str:
@@ -364,8 +376,6 @@ def _handed_in(case: Case, one: HandedIn, follows: Follows) -> Message:
     views = (case.a, case.b) if one.side == 0 else (case.b, case.a)
     inputs = [view.module.entry_computation.parameters for view in views]
     own = _number(case, one)
-    if one.bounds_nothing:
-        return say(own, " bounds nothing")
     power, factor, offset = follows
     if one.other is None:
         return say(own, " is -inf, or as low" if one.hides else f" is {offset:g}")
@@ -402,4 +412,5 @@ def _of_more(
         join((output_name(view, k) for k in places), 3),
         ").",
     )
-    return Verdict(what, where=say(line) if line else EMPTY, fix=MORE_FIX)
+    notes = (*filter(None, [unset(case, found)]),)
+    return Verdict(what, where=say(line) if line else EMPTY, fix=MORE_FIX, notes=notes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.case import Case
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.values import REWRITTEN, but_for, is_form, may_be_versions, where
+from xlagraph.explain.values import REWRITTEN, but_for, is_form, may_be_versions, unset, where
 from xlagraph.facts.training.updates import updates
 from xlagraph.message import A, B, Code, count, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
@@ -76,6 +76,7 @@ def _verdict(
         aside.append(say("which inputs the outputs are written into"))
     if aside:
         notes.append(say("Set aside: ", join(aside), "."))
+    notes += filter(None, [unset(Case.of(packed.diff, *contexts), found)])
     differing = count(explanation.diff.differing, "instruction")
     notes.append(say(f"{differing} are written otherwise; XLA compiles both forms, once each."))
     return Verdict(what, notes=tuple(notes))

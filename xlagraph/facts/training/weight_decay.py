@@ -72,14 +72,25 @@ def _enters(module: Module, total: int, weight: int, tensors: Collection[int]) -
 
 
 def _sums(module: Module, weight: int) -> Iterator[tuple[int, int]]:
-    """Products of a weight by a number, each with the sum that it is a term of."""
-    for product in module.users[weight]:
-        if module.opcodes[product] != "multiply":
-            continue
-        others = [o for o in module.operands[product] if o != weight]
-        if len(others) != 1 or not is_number(module, others[0]):
-            continue
-        yield from ((product, u) for u in module.users[product] if module.opcodes[u] in SUMS)
+    """Products of a weight by a number, each with the sum that it is a term of.
+
+    A weight of a narrow type is widened for it, and what comes of it is narrowed again.
+    """
+    for form in _forms(module, weight):
+        for product in module.users[form]:
+            others = [o for o in module.operands[product] if o != form]
+            is_scaled = module.opcodes[product] == "multiply" and len(others) == 1
+            if is_scaled and is_number(module, others[0]):
+                users = (u for i in _forms(module, product) for u in module.users[i])
+                yield from ((product, u) for u in users if module.opcodes[u] in SUMS)
+
+
+def _forms(module: Module, value: int) -> list[int]:
+    """A value, and what it is converted to."""
+    front = [value]
+    for i in front:  # grows while it is read
+        front += (user for user in module.users[i] if module.opcodes[user] == "convert")
+    return front
 
 
 def _averages(module: Module, total: int, product: int, tensors: Collection[int]) -> bool:
@@ -88,7 +99,8 @@ def _averages(module: Module, total: int, product: int, tensors: Collection[int]
     What an optimizer takes from a weight it computes from state, or takes from the weight later.
     """
     values = set(module.outputs)
-    (other,) = [o for o in module.operands[total] if o != product] or (product,)
+    forms = _forms(module, product)
+    (other,) = [o for o in module.operands[total] if o not in forms] or (product,)
     factors = module.operands[other] if module.opcodes[other] == "multiply" else ()
     scaled = [o for o in factors if not is_number(module, o)]
     if len(scaled) == 1 and (is_input(module, scaled[0]) or scaled[0] in values):

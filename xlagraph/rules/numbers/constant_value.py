@@ -140,12 +140,18 @@ def find(case: Case) -> list[Finding]:
     groups: dict[tuple[str, str, tuple[SourceLine, ...]], list[tuple[int, int]]] = defaultdict(list)
     for x, y in case.changed_alone("payload"):
         if a.opcodes[x] == "constant":
-            groups[a.payloads[x], b.payloads[y], where(b, [y])].append((x, y))
+            became = _number(a.payloads[x]), _number(b.payloads[y])
+            groups[*became, where(b, [y])].append((x, y))
     _join_derivatives(case, groups)
     return [
         _finding(case, old, new, lines, pairs)
         for (old, new, lines), pairs in sorted(groups.items())
     ]
+
+
+def _number(text: str) -> str:
+    """A constant as it is written; of an array of one number that number."""
+    return text if "," in text or text.startswith("{{") else text.strip("{}")
 
 
 def _join_derivatives(

@@ -116,7 +116,7 @@ BLENDED = Words(
         ". Or call torch_xla.sync() before it, so that it has a graph of its own, compiled once.",
     ),
     say(AVERAGE, " in some steps only"),
-    say("Blend in every step, by a tensor that may be 0."),
+    say("Blend in every step, or keep both graphs: one compile each."),
 )
 FORMS = frozenset({"bitcast", "reshape", "transpose"})
 GRADIENTS = PRODUCTS | {"scatter"}

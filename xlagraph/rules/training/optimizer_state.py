@@ -285,11 +285,16 @@ def _block_title(
     number: str,
     lines: Sequence[SourceLine],
 ) -> Message:
+    inputs = more.module.entry_computation.parameters
+    new = updates(more.module)
+    lone = (p for p in inputs if more.partners[p] < 0 and p not in new)
+    frozen = sum(is_multiplied(more.module, p) for p in lone)
+    trained = f"{count(len(weights) + frozen, 'weight')}, {len(weights)} of them trained"
     return say(
         less.side,
         " leaves out a part of the model that ",
         more.side,
-        f" computes with {count(len(weights), 'weight')} (",
+        f" computes with {trained if frozen else count(len(weights), 'weight')} (",
         join(short_shape(more.module, p) for p in weights),
         ")",
         at(lines),
