@@ -31,6 +31,10 @@ OF_MASKS = frozenset({MASKED.short_fix, MASKED_NUMBERS.short_fix, ROWS.short_fix
 OWN_FIXES = frozenset({ON_HOST.short_fix, MOMENTUM_SHORT_FIX, NONE_SHORT_FIX, PASS_SHORT_FIX})
 """What those who call a library set themselves, as the momentum of its layers."""
 OPTIMIZERS = "/torch/optim/"
+OPTIMIZER_FIX = say(
+    "it picks elements of gradients by a mask in each step: take another optimizer (Adam, "
+    "RMSprop), or write this one with torch.where."
+)
 MAX_LOOKED = 100
 """Instructions of a cause whose stacks are looked at."""
 
@@ -71,6 +75,21 @@ SETTINGS = {
     ),
 }
 """By the folder, or the file, of the code that bakes it in."""
+EXPERTS = (
+    "/transformers/models/",
+    LibrarySetting(
+        say(Code('experts_implementation="batched_mm"'), "."),
+        say(
+            "each expert takes the tokens that were sent to it, another number in every step: load "
+            "the model, or make it, with ",
+            Code('experts_implementation="batched_mm"'),
+            " (",
+            Code('config._experts_implementation = "batched_mm"'),
+            "), which computes with tensors of one size.",
+        ),
+    ),
+)
+"""What the models of transformers that have experts can be told, and where they stand."""
 _ANY_FIX = (
     "call that with the same settings in every step, or in fewer steps, or with tensors on the CPU."
 )
@@ -78,7 +97,7 @@ _ANY_FIX = (
 
 def in_library(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
     """Advice to those who call a library, and the same in short; None for code of their own."""
-    if told := _in_optimizer(diff, finding):
+    if told := _of_masks(diff, finding):
         return told
     has_own = finding.made or finding.short_fix in OWN_FIXES
     if has_own or finding.kind not in MADE_THERE:
@@ -102,22 +121,25 @@ def in_library(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
     return fix, say("Inside ", line, ": ", short)
 
 
-def _in_optimizer(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
-    """The same where an optimizer of PyTorch picks by masks, as Rprop does by signs."""
+def _of_masks(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
+    """The same of a library that picks elements by masks.
+
+    An optimizer of PyTorch may, as Rprop does by signs, and experts pick their tokens.
+    """
     if finding.short_fix not in OF_MASKS:
         return None
     cited = ((diff.b, i) for one in finding.evidence for i in one.b)
-    frames = (frame for module, i in islice(cited, MAX_LOOKED) for frame in stack(module, i))
-    own = next((frame for frame in frames if OPTIMIZERS in frame.file), None)
-    if own is None:
-        return None
-    line = own._replace(function="")
-    fix = (
-        ", which picks elements of gradients by a mask in each step: take another optimizer (Adam, "
-        "RMSprop), or write this one with torch.where. In code of your own: "
-    )
-    short = say("Inside ", line, ": take another optimizer (Adam, RMSprop).")
-    return say("It happens inside ", own, fix, finding.fix), short
+    frames = [frame for module, i in islice(cited, MAX_LOOKED) for frame in stack(module, i)]
+    folder, setting = EXPERTS
+    for where, fix, short in (
+        (OPTIMIZERS, OPTIMIZER_FIX, say("take another optimizer (Adam, RMSprop).")),
+        (folder, setting.fix, setting.short),
+    ):
+        own = next((frame for frame in frames if where in frame.file), None)
+        if own is not None:
+            told = say("It happens inside ", own, ": ", fix, " In code of your own: ", finding.fix)
+            return told, say("Inside ", own._replace(function=""), ": ", short)
+    return None
 
 
 def _code(diff: Diff, finding: Finding) -> Iterator[SourceLine | None]:

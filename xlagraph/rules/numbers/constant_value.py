@@ -140,8 +140,8 @@ def find(case: Case) -> list[Finding]:
     groups: dict[tuple[str, str, tuple[SourceLine, ...]], list[tuple[int, int]]] = defaultdict(list)
     for x, y in case.changed_alone("payload"):
         if a.opcodes[x] == "constant":
-            became = _number(a.payloads[x]), _number(b.payloads[y])
-            groups[*became, where(b, [y])].append((x, y))
+            old, new = _number(a.payloads[x]), _number(b.payloads[y])
+            groups[old, new, where(b, [y])].append((x, y))
     _join_derivatives(case, groups)
     return [
         _finding(case, old, new, lines, pairs)

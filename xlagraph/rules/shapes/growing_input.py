@@ -89,15 +89,23 @@ def _sizes_with(case: Case, x: int, y: int) -> frozenset[tuple[int, int]]:
 def growers(module: Module, inputs: Iterable[int]) -> list[int]:
     """The concatenations that inputs come into and that are given back: what makes them grow.
 
-    Others may only join an input with what it is computed with, as an attention does.
+    Others may only join an input with what it is computed with, as an attention does. A slice may
+    take all of it, as where the oldest rows are to be dropped once there are too many.
     """
     outputs = set(module.outputs)
     return [
         user
         for i in inputs
-        for user in module.users[i]
+        for form in (i, *_slices_of_all(module, i))
+        for user in module.users[form]
         if module.opcodes[user] == "concatenate" and user in outputs
     ]
+
+
+def _slices_of_all(module: Module, i: int) -> list[int]:
+    shape = bare_shape(module, i)
+    users = (user for user in module.users[i] if module.opcodes[user] == "slice")
+    return [user for user in users if bare_shape(module, user) == shape]
 
 
 def _grows(case: Case, x: int, y: int) -> bool:
