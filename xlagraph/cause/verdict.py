@@ -41,6 +41,8 @@ class Place:
     """`line` with those around it: numbers and texts, as they were when the run was captured."""
     tensors: tuple[Tensor, ...] = ()
     """The tensors that the cause names."""
+    further: int = 0
+    """How many it has beside these."""
     unknown: Message = EMPTY
     """Why there is no line."""
     command: Message = EMPTY
@@ -77,7 +79,7 @@ class Place:
     @property
     def in_short(self) -> Message:
         """Line, function and tensor, or the command that captures the line."""
-        tensors = join(self.tensors, 1)
+        tensors = self._tensors
         if self.line:
             operation = self.line.backward_of
             before = say("near ") if self.is_near else EMPTY
@@ -94,6 +96,13 @@ class Place:
         if self.step_ends:
             return say(named, "the step that ends at ", self.step_ends)
         return say(named, "line not known") if self.unknown else named
+
+    @property
+    def _tensors(self) -> Message:
+        """The first tensor, and how many there are beside it."""
+        first, *others = self.tensors or (EMPTY,)
+        left = len(others) + self.further
+        return say(first, f" and {left} more" if left else "")
 
     @property
     def within(self) -> Message:
@@ -116,7 +125,7 @@ class Place:
             return self.in_short
         step = say(" The step ends at ", self.step_ends, ".") if self.step_ends else EMPTY
         run = say(" Run: ", self.command) if self.command else EMPTY
-        named = say(join(self.tensors, 1), "; ") if self.tensors else EMPTY
+        named = say(self._tensors, "; ") if self.tensors else EMPTY
         return say(named, "line not known: ", self.unknown, ".", step, run)
 
     def named(self, a: str, b: str) -> Place:

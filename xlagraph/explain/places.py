@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from dataclasses import replace
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _PLACE = re.compile(r" at |;")
 """What a title's place, or what comes of it, begins with."""
+_MORE = re.compile(r"(?: \([^()]*\))? and (\d+) more")
 MAX_LOOKED = 1000
 """Instructions of a cause that are looked at for the stack around its line."""
 
@@ -43,12 +45,13 @@ def place_of(
     if line is None:
         unknown, command = _unknown(finding, diff, contexts)
         site = contexts[1].call_site
-        return Place(tensors=tensors, unknown=unknown, command=command, step_ends=site)
+        named = Place(tensors=tensors, further=_further(finding.title))
+        return replace(named, unknown=unknown, command=command, step_ends=site)
     above = min(finding.made.lines) if finding.made else line.line
     around = (context.around(line.forward, above) for context in reversed(contexts))
     source = next(filter(None, around), ())
     stack = _stack(line, finding, diff, contexts)
-    return Place(line, stack, source, tensors, made=finding.made)
+    return Place(line, stack, source, tensors, _further(finding.title), made=finding.made)
 
 
 def place_left(
@@ -81,6 +84,14 @@ def _line_left(
 
 def _tensors(message: Message) -> tuple[Tensor, ...]:
     return tuple(dict.fromkeys(part for part in message.parts if isinstance(part, Tensor)))
+
+
+def _further(message: Message) -> int:
+    """How many tensors are left out behind the last one that a title names: ``and 18 more``."""
+    last = max((k for k, p in enumerate(message.parts) if isinstance(p, Tensor)), default=-1)
+    behind = message.parts[last + 1 : last + 2] if last >= 0 else ()
+    found = (_MORE.match(part) for part in behind if isinstance(part, str))
+    return next((int(one[1]) for one in found if one), 0)
 
 
 def _stack(
