@@ -43,7 +43,11 @@ PROVED = {
         r"the same operations are connected in another order: \S+ takes the result of ",
         kinds="replaced-subgraph output-order",
     ),
-    "pooled_inside": Truth("", "3 values are computed in another way: pad and 4 more"),
+    "pooled_inside": Truth(
+        "",
+        r"1 value \(f32\[2,8,4,4\]\) is computed in another way: broadcast and 1 more",
+        kinds="replaced-subgraph python-size extra-subgraph",
+    ),
     "advantage_kept": Truth("", r"flow further in B than in A, .* gradients of 4 tensors \(input "),
     "state_kept": Truth("", r"flow further in B than in A, .* gradients of 5 tensors \(input "),
     "block_computed_again": Truth("h.var(-1", "B computes 9 values again"),
@@ -156,7 +160,7 @@ PROVED = {
         "kept = total * shrink", r"body\(\): .* times exp", kinds="extra-subgraph"
     ),
     "scan_trip_count": Truth("", r"input 2 \(f32\[5,8\]\) became f32\[7,8\]"),
-    "seed": Truth("", "0 became 1", kinds="constant-value constant-value"),
+    "seed": Truth("", "0 became 1 at 2 places", kinds="constant-value"),
     "selection_turned": Truth("jnp.where", "call takes"),
     "sharded_and_donated": Truth("", r"input 1 \(f32\[8,16\]\)", kinds="donors sharding"),
     "sharding_constraint": Truth("with_sharding_constraint", r"\{x\}, \{y\}\] -> "),

@@ -11,6 +11,15 @@ from xlagraph.hlo import load
 
 UNSEEN = Path(__file__).resolve().parents[2] / "benchmarks" / "unseen"
 SAID = {
+    "commits/r56_q10": "The loss is another function: cross_entropy(x, y) became logsigmoid(x)",
+    "commits/r58_q07": "A batch is mixed with itself in another order, as by mixup, in B only",
+    "commits/r59_q20": "A divides a sum over f32[32,5] by input 12 (f32[]), B by 160: the same",
+    "commits/r60_q19": "The optimizer is another one: SGD with momentum became RMSprop",
+    "commits/r63_q10": "Attention is computed by scaled_dot_product_attention in B, by hand in A",
+    "round64/q06": "3 sums of f32[1536] give f32[] in A and f32[6] in B: over other dimensions",
+    "round64/q11": "Suspected: a Python number is 0, 1 or -1",
+    "round64/q16": "Pooling is another function: max_pool became avg_pool",
+    "round65/q01": "computes with 10 weights, 4 of them trained",
     "round33/q01": "1 - lr * weight_decay rounds to 1 in some steps",
     "round33/q07": "1 weight (f32[24,8]) is trained in B and left as it is in A",
     "round33/q10": "x - y < top_p became scatter(x <= top_p, z, true)",
@@ -228,6 +237,10 @@ BESIDE = {
     "round61/q04": "a Python number is 0, 1 or -1: input 24 (f32[]) became the constant 1",
     "round61/q13": "1 further cause: a Python number is 0, 1 or -1, q13/step.py:71",
     "round62/q04": "1 sum (f32[]) begins with a Python number in A",
+    "round64/q06": "input 9 (f32[6]) and 19 more: used after the update in A, before it in B",
+    "round64/q16": "mean(x) became sum(x) / clamp(1, sum(y), s)",
+    "round65/q10": "1 bound taken as not set, for which torch_xla hands in the largest number",
+    "round65/q19": "weight decay is on for 3 tensors of 11, all of one dimension",
     "round63/q09": "B adds a term to the loss, with its derivatives: reduce, exponential and 70",
     "round55/q18": "the variance divided by N - 1 in A (unbiased=True) and by N in B",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
@@ -262,7 +275,7 @@ def test_what_texts_leave_out_is_said_where_it_may_make_them_the_same():
 
 FOLLOWS = (
     *("round60/q13", "round60/q15", "round61/q05", "round62/q02", "round62/q13", "round62/q19"),
-    "round63/q15",
+    *("round63/q15", "round65/q16"),
 )
 
 

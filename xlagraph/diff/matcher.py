@@ -127,6 +127,6 @@ def _refine(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     if ca.index == pairing.a.module.entry:
         pair_outputs_on_the_way(pairing)
     pair_by_vote(pairing, ca)
-    if part_islands(pairing, ca):
+    if ca.index == pairing.a.module.entry and part_islands(pairing, ca):
         pair_by_vote(pairing, ca)
     part_strays(pairing, ca)
