@@ -40,7 +40,7 @@ from xlagraph.evaluate.stated import annotations_agree, effects_agree, headers_a
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
@@ -55,14 +55,23 @@ HANDED_ON = frozenset({"call", "get-tuple-element", "parameter", "tuple"})
 
 
 def same_values(diff: Diff) -> SameValues | None:
-    """How inputs and outputs of two modules pair, if all outputs are equal but for rounding.
+    """How two modules give the same values for the same arguments.
 
     None where they are not, or where it cannot be told: an instruction is not evaluated, the
     modules cost too much, an output is never a number, or always the same. What inputs are known
     to be by name holds.
     """
+    return _told(_same_values, diff)
+
+
+def same_for_equal_inputs(diff: Diff) -> SameValues | None:
+    """`same_values` of modules that take inputs of the same shapes: no number is another one."""
+    return _told(_with_equal_inputs, diff)
+
+
+def _told(ask: Callable[[Diff], SameValues | None], diff: Diff) -> SameValues | None:
     try:
-        return _same_values(diff)
+        return ask(diff)
     except XlagraphError:
         return None
     except Exception:  # noqa: BLE001 - it adds to an answer that is there, and must not take it away
@@ -70,35 +79,50 @@ def same_values(diff: Diff) -> SameValues | None:
 
 
 def _same_values(diff: Diff) -> SameValues | None:
+    if found := _with_equal_inputs(diff):
+        return found
+    programs = _programs(diff) if are_handed_in(diff.a, diff.b) else None
+    return _with_numbers(diff, programs, _shapes(diff)) if programs else None
+
+
+def _with_equal_inputs(diff: Diff) -> SameValues | None:
+    a, b = diff.a, diff.b
+    programs = _programs(diff) if sorted(input_shapes(a)) == sorted(input_shapes(b)) else None
+    if programs is None:
+        return None
+    budget, asking = Budget(), Budget(RESPONSES)
+    answers = (
+        _answer(
+            diff,
+            Question(programs, _shapes(diff), _preferred(diff), budget, assumed),
+            islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS),
+        )
+        for assumed in assumptions(diff)
+    )
+    return _fullest(answers)
+
+
+def _shapes(diff: Diff) -> tuple[list[str], list[str]]:
+    return _squeezed(diff.a), _squeezed(diff.b)
+
+
+def _programs(diff: Diff) -> tuple[Program, Program] | None:
+    """Both modules to be evaluated; None where they are not to be compared so."""
     a, b = diff.a, diff.b
     if not _take_alike(a, b) or a.gives_tuple != b.gives_tuple:
         return None
-    shapes = _squeezed(a), _squeezed(b)
-    counts = Counter(shapes[0]), Counter(shapes[1])
+    counts = tuple(Counter(shapes) for shapes in _shapes(diff))
     more = (counts[0] - counts[1]).total(), (counts[1] - counts[0]).total()
     if (more[0] and more[1]) or max(more) > MAX_MORE or not annotations_agree(a, b):
         return None
     programs = Program(a), Program(b)
-    budget = Budget()
-    if POINTS * (programs[0].cost + programs[1].cost) > budget.operations:
+    if POINTS * (programs[0].cost + programs[1].cost) > Budget().operations:
         return None
     if not effects_agree(*programs):
         return None
     if any(sum(one.discrete_outputs) > FEW * len(one.discrete_outputs) for one in programs):
         return None
-    asking = Budget(RESPONSES)
-    if sorted(input_shapes(a)) == sorted(input_shapes(b)):
-        answers = (
-            _answer(
-                diff,
-                Question(programs, shapes, _preferred(diff), budget, assumed),
-                islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS),
-            )
-            for assumed in assumptions(diff)
-        )
-        if found := _fullest(answers):
-            return found
-    return _with_numbers(diff, programs, shapes) if are_handed_in(a, b) else None
+    return programs
 
 
 def _fullest(answers: Iterable[SameValues | None]) -> SameValues | None:

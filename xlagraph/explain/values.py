@@ -153,12 +153,14 @@ def _is_neutral(task: Search, finding: Finding) -> bool:
 def _keeps_values(diff: Diff) -> bool:
     """Whether a module and what an edit made of it give the same values at the same places.
 
-    What the edit leaves has to take in what is seen to count.
+    What the edit leaves has to take in what is seen to count. Its numbers are no others.
     """
+    from xlagraph.evaluate import same_for_equal_inputs
     from xlagraph.evaluate.influence import all_count
 
     frontier = _frontier(diff)
-    found = _same_values(diff) if 0 < len(frontier) <= MAX_FRONTIER else None
+    is_asked = 0 < len(frontier) <= MAX_FRONTIER
+    found = same_for_equal_inputs(_by_arguments(diff)) if is_asked else None
     if found is None or not all_count(diff.a, frontier):
         return False
     conditions = (found.assumed, found.handed_in, found.more_in_a, found.more_in_b)
@@ -270,10 +272,15 @@ def _is_at_equality(diff: Diff, change: Change) -> bool:
 def _same_values(diff: Diff) -> SameValues | None:
     from xlagraph.evaluate import same_values  # numpy is loaded where it is needed
 
+    return same_values(_by_arguments(diff))
+
+
+def _by_arguments(diff: Diff) -> Diff:
+    """The same modules with inputs paired that are arguments of one name, if none is known."""
     if any(known.inputs for known in diff.match.known):
-        return same_values(diff)
+        return diff
     names = same_arguments(diff.a, diff.b)
-    return same_values(diff if names is None else diff_modules(diff.a, diff.b, known=names))
+    return diff if names is None else diff_modules(diff.a, diff.b, known=names)
 
 
 def _verdict(
