@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from xlagraph.explain import explain_modules
+from xlagraph.explain.names.training.optimizers import family
 from xlagraph.hlo import load
 
 UNSEEN = Path(__file__).resolve().parents[2] / "benchmarks" / "unseen"
@@ -17,7 +18,6 @@ SAID = {
     "commits/r60_q19": "The optimizer is another one: SGD with momentum became RMSprop",
     "commits/r63_q10": "Attention is computed by scaled_dot_product_attention in B, by hand in A",
     "round64/q06": "3 sums of f32[1536] give f32[] in A and f32[6] in B: over other dimensions",
-    "round64/q11": "Suspected: a Python number is 0, 1 or -1",
     "round64/q16": "Pooling is another function: max_pool became avg_pool",
     "round65/q01": "computes with 10 weights, 4 of them trained",
     "round33/q01": "1 - lr * weight_decay rounds to 1 in some steps",
@@ -178,6 +178,7 @@ SAME = (
     *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
     *("round49/q19", "round50/q04", "round50/q08", "round51/q02", "round51/q19"),
     *("round52/q07", "round52/q19", "round53/q10", "round57/q10", "round57/q20"),
+    "round64/q05",
 )
 
 
@@ -288,6 +289,33 @@ def test_counters_of_norms_that_a_flag_freezes_belong_to_them():
     found = _explained("round38/q17")
     assert "frozen in B, as by eval()" in str(found.verdict.what)
     assert not any("further cause" in str(note) for note in found.verdict.notes)
+
+
+def test_suspicions_of_special_numbers_in_a_list_that_is_joined_are_one():
+    """Bands of frequencies, of which one is weighed by 0 and the next by 1."""
+    found = _explained("round64/q11")
+    assert str(found.verdict.what) == (
+        "Not explained for sure. Suspected: a Python number is 0, 1 or -1."
+    )
+    assert str(found.verdict.where) == "q11/step.py:61"
+    assert [str(note) for note in found.verdict.notes] == ["12 instructions stay unexplained."]
+
+
+OPTIMIZERS = {
+    "round60/q08": "Adagrad",
+    "round60/q10": "RMSprop",
+    "round60/q11": "Adam",
+    "round60/q12": "SGD",
+    "round61/q10": "SGD with momentum",
+    "round61/q04": "RMSprop",
+}
+
+
+@pytest.mark.parametrize("pair", OPTIMIZERS)
+def test_an_optimizer_is_known_by_what_it_keeps_and_how_it_steps(pair):
+    folder, name = pair.split("/")
+    module = load(str(UNSEEN / folder / "pairs" / f"{name}_a.hlo.gz"))
+    assert family(module) == OPTIMIZERS[pair]
 
 
 def test_what_changes_no_value_is_told_apart():

@@ -10,7 +10,7 @@ from xlagraph.hlo import read_module
 from xlagraph.message import SourceLine
 
 
-def attention(rows: int, given_back: str = "kept") -> str:
+def attention(rows: int, given_back: str = "kept", old: str = "memory") -> str:
     """A memory that is joined for an attention (line 4), and kept with what is new (line 9)."""
     use, keep = (f'metadata={{source_file="t.py" source_line={line}}}' for line in (4, 9))
     return f"""HloModule step
@@ -20,7 +20,8 @@ ENTRY main {{
   new = f32[8,4] parameter(1), {use}
   all = f32[{rows + 8},4] concatenate(memory, new), dimensions={{0}}, {use}
   t = f32[{rows + 8},4] tanh(all), {use}
-  kept = f32[{rows + 8},4] concatenate(memory, new), dimensions={{0}}, {keep}
+  own = f32[{rows},4] slice(memory), slice={{[0:{rows}], [0:4]}}
+  kept = f32[{rows + 8},4] concatenate({old}, new), dimensions={{0}}, {keep}
   ROOT r = (f32[{rows + 8},4], f32[{rows + 8},4]) tuple(t, {given_back})
 }}
 """
@@ -33,6 +34,14 @@ def test_the_line_is_the_one_that_makes_it_longer(given_back, line):
     assert found.proved
     assert str(found.causes[0].kind) == "growing-input"
     assert str(found.verdict.where) == f"t.py:{line}"
+
+
+def test_a_memory_of_which_all_is_kept_so_far_grows_as_well():
+    """``torch.cat([memory[drop:], new])``, where nothing is dropped yet."""
+    a, b = (read_module(attention(rows, old="own"), "m") for rows in (8, 16))
+    found = explain_modules(a, b)
+    assert found.proved
+    assert str(found.causes[0].kind) == "growing-input"
 
 
 SENT = """HloModule step
@@ -88,7 +97,8 @@ ENTRY main {{
   mask = f32[{mask},4] parameter(0), metadata={{source_file="t.py" source_line=2}}
   memory = f32[{rows},4] parameter(1), metadata={{source_file="t.py" source_line=4}}
   new = f32[8,4] parameter(2), metadata={{source_file="t.py" source_line=4}}
-  kept = f32[{rows + 8},4] concatenate(memory, new), dimensions={{0}}, {keep}
+  own = f32[{rows},4] slice(memory), slice={{[0:{rows}], [0:4]}}
+  kept = f32[{rows + 8},4] concatenate({old}, new), dimensions={{0}}, {keep}
   wide = f32[{rows + mask + 8},4] concatenate(kept, mask), dimensions={{0}}
   t = f32[{rows + mask + 8},4] tanh(wide)
   ROOT r = (f32[{rows + mask + 8},4], f32[{rows + 8},4]) tuple(t, {name})

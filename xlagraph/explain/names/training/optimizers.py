@@ -39,7 +39,7 @@ def with_optimizer(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     main = next((c for c in causes if c.proved and c.kind in (OPTIMIZER_OPTION, *BRANCHES)), None)
     if main is None or not any(c.kind in OF_STATE for c in causes):
         return list(causes)
-    became = _family(diff.a), _family(diff.b)
+    became = family(diff.a), family(diff.b)
     if "" in became or became[0] == became[1] or {*became} <= {SGD, MOMENTUM}:
         return list(causes)
     steps = in_updates(diff.a), in_updates(diff.b)
@@ -68,7 +68,7 @@ def _belong(module: Module, own: Collection[int], steps: set[int]) -> bool:
     )
 
 
-def _family(module: Module) -> str:
+def family(module: Module) -> str:
     """The optimizer that steps nearly all weights; empty where none does, or it is not known."""
     new = updates(module)
     weights = [p for p in new if is_weight(module, p) and not module.shapes[p].startswith("f32[]")]
