@@ -97,8 +97,7 @@ ENTRY main {{
   mask = f32[{mask},4] parameter(0), metadata={{source_file="t.py" source_line=2}}
   memory = f32[{rows},4] parameter(1), metadata={{source_file="t.py" source_line=4}}
   new = f32[8,4] parameter(2), metadata={{source_file="t.py" source_line=4}}
-  own = f32[{rows},4] slice(memory), slice={{[0:{rows}], [0:4]}}
-  kept = f32[{rows + 8},4] concatenate({old}, new), dimensions={{0}}, {keep}
+  kept = f32[{rows + 8},4] concatenate(memory, new), dimensions={{0}}, {keep}
   wide = f32[{rows + mask + 8},4] concatenate(kept, mask), dimensions={{0}}
   t = f32[{rows + mask + 8},4] tanh(wide)
   ROOT r = (f32[{rows + mask + 8},4], f32[{rows + 8},4]) tuple(t, {name})
