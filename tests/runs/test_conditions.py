@@ -13,7 +13,7 @@ from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.causes.conditions import decided, read_in_turns
+from xlagraph.runs.causes.conditions import decided, left_in_loops, read_in_turns
 
 FILE = "t.py"
 ENDS = SourceLine(FILE, 99, "train")
@@ -49,6 +49,28 @@ def test_pieces_of_the_turns_belong_to_the_condition_that_one_of_them_shows():
     assert set(found) == {"6.0", "4.1", "inner"}
     (one,) = set(found.values())
     assert (one.branch.line, one.loop.line) == (5, 3)
+
+
+def test_graphs_in_which_several_turns_fell_otherwise_belong_to_the_condition():
+    """One turn for and one against: no single piece leads to a cause."""
+    known = list(graphs(6, 4, 4))
+    told = decided(known, program(UNROLL))
+    left = [
+        SimpleNamespace(
+            digest=digest,
+            call_site=ends,
+            explanation=SimpleNamespace(
+                left_at=[Place(SourceLine(FILE, line, "unroll")) for line in lines]
+            ),
+        )
+        for digest, ends, lines in (
+            ("in", ENDS, (4, 6)),
+            ("before", ENDS, (2, 6)),
+            ("elsewhere", None, (4, 6)),
+            ("nowhere", ENDS, ()),
+        )
+    ]
+    assert set(left_in_loops([node for node, _ in known], told, left)) == {"in"}
 
 
 @pytest.mark.parametrize(
