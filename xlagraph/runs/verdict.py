@@ -252,11 +252,16 @@ def _goes_on_beginning(group: CauseGroup, begun: Collection[int]) -> bool:
     return group.meant is Meant.PHASE and all(step - 1 in begun for step in group.steps)
 
 
+def _from_then(group: CauseGroup) -> Message:
+    """What a change is of, behind the step that it came in."""
+    return group.in_short.clause.respelled({" in some steps only": ""})
+
+
 def _as_stages(groups: Sequence[CauseGroup]) -> Iterator[Message]:
     """Changes that each came once in a program of several stages."""
     if groups:
         shown = (
-            say("from step ", str(one.steps[0]), " on ", one.in_short.clause, one.place.within)
+            say("from step ", str(one.steps[0]), " on ", _from_then(one), one.place.within)
             for one in sorted(groups, key=lambda one: one.steps)
         )
         yield say("Stages: ", join(shown, 4, "; "), f" ({_spent(groups)}).")
