@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,9 @@ from xlagraph.cause.model import Cause
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.run.records import Frame
 from xlagraph.runs.causes.carried import as_carried, carried_alone, carried_somewhere
+from xlagraph.runs.causes.lists import _backward
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 FILE = "t.py"
@@ -141,3 +144,22 @@ def test_the_only_value_of_a_file_that_is_made_of_its_last_one_is_carried():
     assert somewhere("self.mean[name] = torch.lerp(self.mean[name].detach(), p, 0.1)") is None
     two = f"{made}\n            self.norm = self.norm * 0.9 + p"
     assert somewhere(two) is None, "which of the two is not known"
+
+
+ADAPT, QUERY = SourceLine("t.py", 48, "adapt"), SourceLine("t.py", 68, "main")
+
+
+@pytest.mark.parametrize(
+    ("calls", "ends", "line"),
+    [
+        ([ADAPT, QUERY], "main", 68),  # gradients of an inner step, then those of the step
+        ([ADAPT, ADAPT._replace(line=50)], "main", 50),
+        ([ADAPT, QUERY], "fit", None),
+    ],
+)
+def test_the_pass_that_gets_longer_is_the_last_one_of_a_function(calls, ends, line):
+    sketch = SimpleNamespace(saved={"f32[8]": 2}, passes=[((call,), 1) for call in calls])
+    sync = SimpleNamespace(call_site=(Frame("t.py", 72, ends),))
+    before = SimpleNamespace(sketch=SimpleNamespace(saved={"f32[8]": 1}))
+    found = _backward(before, SimpleNamespace(sketch=sketch, sync=sync), Counter({"f32[8]": 1}))
+    assert [one.line for one in found] == ([line] if line else [])

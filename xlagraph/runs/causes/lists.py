@@ -230,12 +230,16 @@ def _backward(
 ) -> tuple[SourceLine, ...]:
     """The place that calls the backward pass, if nothing else uses what comes in beyond.
 
-    Where one function calls it several times, the last one goes through what the others have made.
+    Where one function calls it several times, the last one goes through what the others have made;
+    so does the one of the function that ends the step, where others are called from there.
     """
     saved = Counter(dict(now.sketch.saved)) - Counter(dict(before.sketch.saved))
-    calls = sorted((frames for frames, _ in now.sketch.passes), key=lambda frames: frames[:1])
-    is_one = len({frames[0].scope for frames in calls if frames}) == 1
-    return calls[-1] if is_one and not more - saved else ()
+    calls = sorted((frames for frames, _ in now.sketch.passes if frames), key=lambda one: one[:1])
+    ends = [(one.file, one.function) for one in now.sync.call_site[:1]] if now.sync else []
+    outer = [frames for frames in calls if frames[0].scope in ends]
+    is_one = len({frames[0].scope for frames in calls}) == 1
+    last = (outer or calls if is_one else outer)[-1:]
+    return last[0] if last and not more - saved else ()
 
 
 def _is_read_beside(graph: CapturedGraph, other: CapturedGraph | None, more: Counter[str]) -> bool:
