@@ -145,12 +145,17 @@ def _without_effects(
 def _without_sizes(group: CauseGroup, groups: Sequence[CauseGroup]) -> CauseGroup:
     """The group of an input's size, without what is made in other sizes where another one tells.
 
-    What a mask keeps of it has another size there, and so has all that is made for that.
+    What a mask keeps of it has another size there, and so has all that is made for that. What
+    stands at the line that takes the input in is as large as the layers there make it.
     """
+    if group.kind is not INPUT_SHAPE:
+        return group
     others = {other.place.line for other in groups if other is not group and other.kind in SIZES}
     made = [one for one in group.frequent if one.kind is PYTHON_SIZE]
-    if group.kind is not INPUT_SHAPE or not any(one.place.line in others for one in made):
-        return group
+    if not any(one.place.line in others for one in made):
+        cited = group.cause.evidence if group.cause else ()
+        taken = {line[:2] for evidence in cited for line in evidence.sources}
+        made = [one for one in made if one.place.line and one.place.line[:2] in taken]
     return replace(group, frequent=tuple(one for one in group.frequent if one not in made))
 
 
