@@ -75,9 +75,7 @@ def _same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | N
         _Side(module, _alone(diff, k), updated[k], _other_forms(module), counters[k])
         for k, module in enumerate(modules)
     ]
-    # where both give the same shapes, all outputs have been asked already
-    gives_others = Counter(output_shapes(diff.a)) != Counter(output_shapes(diff.b))
-    is_asked = any(side.counters or (side.forms and gives_others) for side in sides)
+    is_asked = any(side.forms or side.counters for side in sides)
     ways = islice(_packings(diff, is_asked=is_asked), MAX_PACKINGS)
     rewritten = ((way, _rewritten(sides, way)) for way in ways)
     likely = ((way, both) for way, both in rewritten if both and _may_agree(*both))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.case import Case
 from xlagraph.cause.verdict import Verdict
+from xlagraph.explain.names.options.by_hand import is_unsure
 from xlagraph.explain.values import REWRITTEN, but_for, is_form, may_be_versions, unset, where
 from xlagraph.facts.training.updates import updates
 from xlagraph.message import A, B, Code, count, join, say
@@ -32,7 +33,9 @@ def in_other_tensors(explanation: Explanation, contexts: tuple[Context, Context]
     Joined, stacked, cut or turned; and where outputs are others in another form.
     """
     diff = explanation.diff
-    if explanation.evaluated or explanation.same or not may_be_versions(diff, contexts):
+    if explanation.same or is_unsure(explanation.verdict):
+        return explanation
+    if not may_be_versions(diff, contexts):
         return explanation
     others = (cause for cause in explanation.causes if cause.kind not in OF_INPUTS)
     if explanation.proved and not all(is_form(diff, cause) for cause in others):

@@ -26,6 +26,11 @@ NOTE = say(
 )
 
 
+def is_unsure(verdict: Verdict) -> bool:
+    """Whether a verdict says that a number decides whether both are the same."""
+    return verdict.fix == FIX
+
+
 class _Mean(NamedTuple):
     """A sum that is divided by a number that is handed in."""
 
