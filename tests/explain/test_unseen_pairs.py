@@ -176,7 +176,7 @@ SAME = (
     *("round41/q09", "round41/q15", "round42/q03", "round42/q08", "round42/q19"),
     *("round43/q09", "round43/q18", "round44/q08", "round44/q14", "round45/q20"),
     *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
-    *("round49/q19", "round50/q08", "round51/q02", "round51/q19"),
+    *("round49/q19", "round50/q04", "round50/q08", "round51/q02", "round51/q19"),
     *("round52/q07", "round52/q19", "round53/q10", "round57/q10", "round57/q20"),
     "round64/q05",
 )

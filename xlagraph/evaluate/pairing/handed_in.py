@@ -271,7 +271,7 @@ class Search:
         for side, whole in enumerate(_whole_alone(known, sought)):
             module = self.modules[side]
             fixed[side] |= whole | _thresholds(module, {*whole, *self._alone(side)})
-            hiding = (k for k in (self.own, self.other)[side] if _hides(module, k))
+            hiding = (k for k in self._alone(side) if _hides(module, k))
             fixed[side] |= dict.fromkeys(hiding, HIDDEN)
         self.fixed = ({**fixed[0], **(sizes or {})}, fixed[1])
         self.classes = {k: names[r.uses] for k, r in self.own.items() if k not in self.fixed[0]}
