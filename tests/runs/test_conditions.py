@@ -13,7 +13,8 @@ from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.causes.conditions import decided, left_in_loops, read_in_turns
+from xlagraph.runs.causes.conditions import decided, read_in_turns
+from xlagraph.runs.causes.drawn import left_in_turns
 
 FILE = "t.py"
 ENDS = SourceLine(FILE, 99, "train")
@@ -70,7 +71,7 @@ def test_graphs_in_which_several_turns_fell_otherwise_belong_to_the_condition():
             ("nowhere", ENDS, ()),
         )
     ]
-    assert set(left_in_loops([node for node, _ in known], told, left)) == {"in"}
+    assert set(left_in_turns([node for node, _ in known], told, left)) == {"in"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from dataclasses import replace
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
@@ -41,17 +40,18 @@ def place_of(
     """
     lines = [line for one in evidence for line in one.sources]
     line = next((one for one in lines if not one.is_library), next(iter(lines), None))
-    tensors = _tensors(finding.title)
+    tensors, further = _tensors(finding.title), _further(finding.title)
     if line is None:
         unknown, command = _unknown(finding, diff, contexts)
         site = contexts[1].call_site
-        named = Place(tensors=tensors, further=_further(finding.title))
-        return replace(named, unknown=unknown, command=command, step_ends=site)
+        return Place(
+            tensors=tensors, further=further, unknown=unknown, command=command, step_ends=site
+        )
     above = min(finding.made.lines) if finding.made else line.line
     around = (context.around(line.forward, above) for context in reversed(contexts))
     source = next(filter(None, around), ())
     stack = _stack(line, finding, diff, contexts)
-    return Place(line, stack, source, tensors, _further(finding.title), made=finding.made)
+    return Place(line, stack, source, tensors, further, made=finding.made)
 
 
 def place_left(

@@ -315,7 +315,7 @@ def _verdict(
         "; XLA compiles both forms, once each",
         "." if is_sure else ": steps of one run should keep to one.",
     )
-    return Verdict(what, notes=(written, *filter(None, [unset(Case.of(diff, *contexts), found)])))
+    return Verdict(what, notes=(written, *unset(Case.of(diff, *contexts), found)))
 
 
 def but_for(found: SameValues) -> str:
@@ -354,12 +354,12 @@ def where(case: Case, found: SameValues) -> Message:
     return say(", where ", join(told, 4)) if told else EMPTY
 
 
-def unset(case: Case, found: SameValues) -> Message:
-    """Which bounds were taken as not set; empty where there are none."""
+def unset(case: Case, found: SameValues) -> tuple[Message, ...]:
+    """The note of which bounds were taken as not set; none where there are none."""
     bounds = [_number(case, one) for one in found.handed_in if one.bounds_nothing]
     number = count(len(bounds), "bound")
     told = f"{number} taken as not set, for which torch_xla hands in the largest number: "
-    return say(told, join(bounds, 4), ".").sentence if bounds else EMPTY
+    return (say(told, join(bounds, 4), ".").sentence,) if bounds else ()
 
 
 def _reshaped(diff: Diff, found: SameValues) -> str:
@@ -419,5 +419,5 @@ def _of_more(
         join((output_name(view, k) for k in places), 3),
         ").",
     )
-    notes = (*filter(None, [unset(case, found)]),)
+    notes = unset(case, found)
     return Verdict(what, where=say(line) if line else EMPTY, fix=MORE_FIX, notes=notes)

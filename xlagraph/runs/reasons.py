@@ -30,7 +30,7 @@ from xlagraph.runs.beside import (
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.by_design.odd_batches import as_odd_batch
 from xlagraph.runs.causes.carried import as_carried, carried_alone, carried_somewhere
-from xlagraph.runs.causes.conditions import AsDecided, decided, left_in_loops, read_in_turns
+from xlagraph.runs.causes.conditions import AsDecided, decided, read_in_turns
 from xlagraph.runs.causes.drawn import AsDrawn, drawn, left_in_turns
 from xlagraph.runs.causes.growth import (
     AsLoop,
@@ -261,7 +261,7 @@ def _left_of_draws(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> d
     asks = {d: one.retell for d, one in known.items() if isinstance(one.retell, AsDecided)}
     left = _without_cause(nodes, known)
     drawn_there = left_in_turns(nodes, draws, left).items()
-    asked_there = left_in_loops(nodes, asks, left).items()
+    asked_there = left_in_turns(nodes, asks, left).items()
     found = {digest: Reason(REPLACED_SUBGRAPH, one.branch, one) for digest, one in asked_there}
     return found | {digest: Reason(one.kind, one.draw, one) for digest, one in drawn_there}
 

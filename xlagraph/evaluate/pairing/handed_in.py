@@ -460,13 +460,12 @@ def _hides(module: Module, number: int) -> bool:
 
 
 def _ends_in_softmax(module: Module, pick: int) -> bool:
-    front, seen = [pick], {pick}
+    front = [pick]
     for i in front:  # grows while it is read
         for user in module.users[i]:
             if module.opcodes[user] == "exponential":
                 return True
-            if module.opcodes[user] in _SCORES and user not in seen and len(seen) < MAX_SCORES:
-                seen.add(user)
+            if module.opcodes[user] in _SCORES and user not in front and len(front) < MAX_SCORES:
                 front.append(user)
     return False
 

@@ -79,7 +79,7 @@ def _verdict(
         aside.append(say("which inputs the outputs are written into"))
     if aside:
         notes.append(say("Set aside: ", join(aside), "."))
-    notes += filter(None, [unset(Case.of(packed.diff, *contexts), found)])
+    notes += unset(Case.of(packed.diff, *contexts), found)
     differing = count(explanation.diff.differing, "instruction")
     notes.append(say(f"{differing} are written otherwise; XLA compiles both forms, once each."))
     return Verdict(what, notes=tuple(notes))

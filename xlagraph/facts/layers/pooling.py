@@ -25,14 +25,17 @@ def pools(module: Module) -> list[Layer]:
 
 def _sizes(module: Module, i: int) -> list[int]:
     """The window's size along each axis."""
-    fields = dict(_FIELD.findall((module.attributes[i].get("window") or "") + " "))
-    return [int(size) for size in fields.get("size", "1").split("x")]
+    return [int(size) for size in _window(module, i).get("size", "1").split("x")]
+
+
+def _window(module: Module, i: int) -> dict[str, str]:
+    """The window's size and padding, as written."""
+    return dict(_FIELD.findall((module.attributes[i].get("window") or "") + " "))
 
 
 def _is_pooling(module: Module, i: int) -> bool:
     """Whether windows are padded alike on both sides, if at all: no running sum or maximum."""
-    fields = dict(_FIELD.findall((module.attributes[i].get("window") or "") + " "))
-    pads = [pad.split("_") for pad in fields.get("pad", "").split("x") if pad]
+    pads = [pad.split("_") for pad in _window(module, i).get("pad", "").split("x") if pad]
     is_even = all(abs(int(low) - int(high)) <= 1 for low, high in pads)
     spans = zip(_sizes(module, i), pads, strict=False)
     return is_even and all(2 * int(low) <= size for size, (low, _) in spans)

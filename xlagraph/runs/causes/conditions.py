@@ -26,7 +26,13 @@ from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
-from xlagraph.runs.causes.drawn import VALUES, frames_from, frames_in_step, own_frames
+from xlagraph.runs.causes.drawn import (
+    VALUES,
+    frames_from,
+    frames_in_step,
+    is_in_turn_of,
+    own_frames,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,19 +96,16 @@ class AsDecided:
 
     def may_make(self, cause: Cause) -> bool:
         """Whether a cause is a piece of what the loop computes, in its backward pass perhaps."""
-        line = cause.place.line
-        frames = own_frames(cause) or ([line] if line else [])
-        return cause.kind in VALUES and any(
-            (one.file, one.function) == (self.loop.file, self.loop.function)
-            and one.line > self.loop.line
-            for one in frames
-        )
+        return cause.kind in VALUES and self.is_in_turn(cause.place)
 
     def is_in_turn(self, place: Place) -> bool:
         """Whether what stands at a place runs in the turns of the loop."""
         frames = frames_from(place) or ([place.line] if place.line else [])
-        here = [f for f in frames if (f.file, f.function) == (self.loop.file, self.loop.function)]
-        return any(one.line > self.loop.line for one in here)
+        return is_in_turn_of(self.loop, frames)
+
+    def leaves(self, places: Sequence[Place]) -> bool:
+        """Whether all that is left of a graph stands in the loop's turns."""
+        return bool(places) and all(map(self.is_in_turn, places))
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with the condition and its loop."""
@@ -267,21 +270,3 @@ def _block(lines: Mapping[int, str], number: int, column: int) -> Iterator[int]:
         if indentation(lines[number]) <= column:
             return
         yield number
-
-
-def left_in_loops(
-    nodes: Iterable[GraphNode], told: Mapping[str, AsDecided], asked: Iterable[GraphNode]
-) -> dict[str, AsDecided]:
-    """Digest to condition of those of some graphs all of whose pieces stand in its loop's turns.
-
-    `told`: by digest what is said of those whose causes show a condition; `asked`: graphs without
-    a cause, in which it fell otherwise in several turns at once.
-    """
-    ends = dict.fromkeys((n.call_site, told[n.digest]) for n in nodes if n.digest in told)
-    found: dict[str, AsDecided] = {}
-    for node in asked:
-        places = node.explanation.left_at if node.explanation else ()
-        here = (one for site, one in ends if site == node.call_site)
-        if places and (one := next((c for c in here if all(map(c.is_in_turn, places))), None)):
-            found[node.digest] = one
-    return found

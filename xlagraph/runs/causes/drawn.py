@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
@@ -62,6 +62,17 @@ STORE_FIX = say(
 )
 
 
+class LeavesTurns(Protocol):
+    """What decides over the run about the turns of a loop."""
+
+    def leaves(self, places: Sequence[Place], /) -> bool:
+        """Whether all that is left of a graph comes of it."""
+        ...
+
+
+OfTurns = TypeVar("OfTurns", bound=LeavesTurns)
+
+
 @dataclass(frozen=True, slots=True)
 class AsDrawn:
     """Says the cause of a single graph as what Python draws over the run."""
@@ -109,9 +120,12 @@ class AsDrawn:
         if loop is None or line is None:
             return False
         frames = frames_from(place) or [line]
-        here = [f for f in frames if (f.file, f.function) == (loop.file, loop.function)]
         is_others = any(f.file == self.draw.file and f.line in self.others for f in frames)
-        return not is_others and any(one.line > loop.line for one in here)
+        return not is_others and is_in_turn_of(loop, frames)
+
+    def leaves(self, places: Sequence[Place]) -> bool:
+        """Whether all that is left of a graph stands in its turns, and some where it decides."""
+        return all(map(self.is_in_turn, places)) and any(map(self.decides_about, places))
 
     def decides_about(self, place: Place) -> bool:
         """Whether the draw says if what stands at a place is used."""
@@ -202,35 +216,31 @@ def drawn(
 
 
 def left_in_turns(
-    nodes: Sequence[GraphNode], told: Mapping[str, AsDrawn], asked: Iterable[GraphNode]
-) -> dict[str, AsDrawn]:
-    """Digest to draw of those of some graphs all of whose known pieces stand in its turns.
+    nodes: Sequence[GraphNode], told: Mapping[str, OfTurns], asked: Iterable[GraphNode]
+) -> dict[str, OfTurns]:
+    """Digest to draw, or condition, of those of some graphs all of whose pieces it leaves.
 
-    One at least has to stand at a line that the draw decides about. Where coins fall otherwise in
-    several turns at once, one for the value and one against it, the pieces of these turns stand
-    against each other, and undoing one of them leads nowhere.
+    Where coins fall otherwise in several turns at once, one for the value and one against it, the
+    pieces of these turns stand against each other, and undoing one of them leads nowhere.
 
     Args:
         nodes: all graphs.
-        told: by digest what is said of those whose causes show a draw.
+        told: by digest what is said of those whose causes show it.
         asked: graphs without a cause.
     """
-    ends: dict[tuple[SourceLine | None, AsDrawn], None] = dict.fromkeys(
-        (node.call_site, told[node.digest]) for node in nodes if node.digest in told
-    )
-    found: dict[str, AsDrawn] = {}
+    ends = dict.fromkeys((n.call_site, told[n.digest]) for n in nodes if n.digest in told)
+    found: dict[str, OfTurns] = {}
     for node in asked:
         places = node.explanation.left_at if node.explanation else ()
-        here = (
-            one
-            for site, one in ends
-            if site == node.call_site
-            and all(map(one.is_in_turn, places))
-            and any(map(one.decides_about, places))
-        )
+        here = (one for site, one in ends if site == node.call_site and one.leaves(places))
         if one := next(here, None):
             found[node.digest] = one
     return found
+
+
+def is_in_turn_of(loop: SourceLine, frames: Iterable[SourceLine]) -> bool:
+    """Whether any of these frames stands behind a loop's head, in its function."""
+    return any(one.scope == loop.scope and one.line > loop.line for one in frames)
 
 
 def _store(cause: Cause, program: ProgramText) -> AsDrawn | None:

@@ -238,7 +238,7 @@ def _backward(
     ends = [(one.file, one.function) for one in now.sync.call_site[:1]] if now.sync else []
     outer = [frames for frames in calls if frames[0].scope in ends]
     is_one = len({frames[0].scope for frames in calls}) == 1
-    last = (outer or calls if is_one else outer)[-1:]
+    last = (calls if is_one else outer)[-1:]
     return last[0] if last and not more - saved else ()
 
 

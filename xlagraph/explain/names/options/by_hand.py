@@ -82,19 +82,17 @@ def _means(case: Case, found: SameValues) -> Iterator[_Mean]:
 
 def _divided_sums(view: SideView, number: int, size: float) -> Iterator[_Mean]:
     """The sums over several axes of so many values that the number divides."""
+    from xlagraph.evaluate.domains import applied  # numpy is loaded where it is needed
+
     module = view.module
-    front = [number]
-    for i in front:  # grows while it is read
-        for user in module.users[i]:
-            if module.opcodes[user] in SPREADS:
-                front.append(user)
-            elif module.opcodes[user] == "divide" and module.operands[user][1] == i:
-                total = through(module, module.operands[user][0], SPREADS)
-                if module.opcodes[total] == "reduce":
-                    summed = module.operands[total][0]
-                    axes = _reduced(module, total, summed)
-                    if len(axes) > 1 and prod(axes) == size:
-                        yield _Mean(view, number, user, summed, int(size))
+    for user, form in applied(module, number):
+        total = through(module, module.operands[user][0], SPREADS)
+        is_quotient = module.opcodes[user] == "divide" and module.operands[user][1] == form
+        if is_quotient and module.opcodes[total] == "reduce":
+            summed = module.operands[total][0]
+            axes = _reduced(module, total, summed)
+            if len(axes) > 1 and prod(axes) == size:
+                yield _Mean(view, number, user, summed, int(size))
 
 
 def _reduced(module: Module, total: int, summed: int) -> list[int]:

@@ -36,17 +36,16 @@ FIX = say(
 
 def with_optimizer(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes; as one those of an optimizer that is another, with its numbers and state."""
-    main = next((c for c in causes if c.proved and c.kind in (OPTIMIZER_OPTION, *BRANCHES)), None)
-    if main is None or not any(c.kind in OF_STATE for c in causes):
+    if not any(c.kind in OF_STATE for c in causes):
         return list(causes)
     became = family(diff.a), family(diff.b)
     if "" in became or became[0] == became[1] or {*became} <= {SGD, MOMENTUM}:
         return list(causes)
     steps = in_updates(diff.a), in_updates(diff.b)
     own = [c for c in causes if c.proved and _is_of_step(diff, c, *steps)]
-    if not any(c.kind in (OPTIMIZER_OPTION, *BRANCHES) for c in own):
+    first = next((c for c in own if c.kind in (OPTIMIZER_OPTION, *BRANCHES)), None)
+    if first is None:
         return list(causes)
-    first = next(c for c in own if c.kind in (OPTIMIZER_OPTION, *BRANCHES))
     told = say("the optimizer is another one: ", Change(*became, "became"))
     words = {"title": told, "short": told, "fix": FIX, "short_fix": say("Keep one optimizer.")}
     return merged(causes, first, own, kind=OPTIMIZER_OPTION, **words)
