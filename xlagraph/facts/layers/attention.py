@@ -1,7 +1,7 @@
 """Attention as torch's scaled_dot_product_attention computes it: rows that are hidden whole are 0.
 
-Its softmax (`aten::_safe_softmax`) is guarded: where all scores of a row are -inf its weights are 0,
-which nobody writes by hand.
+Its softmax (`aten::_safe_softmax`) is guarded: where all scores of a row are -inf its weights are
+0, which nobody writes by hand.
 """
 
 from __future__ import annotations
