@@ -56,10 +56,15 @@ def _votes(pairing: Pairing, x: int, begun: dict[int, int]) -> Counter[int]:
 
 
 def _is_candidate(pairing: Pairing, x: int, y: int) -> bool:
-    """Whether `y` of B is free and of x's kind; what constants make is no value of a tensor."""
+    """Whether `y` of B is free and of x's kind.
+
+    What constants make is no value of a tensor, unless it fills one of the other's shape.
+    """
     a, b = pairing.a, pairing.b
-    is_kind = a.module.opcodes[x] == b.module.opcodes[y] and a.closed[x] == b.closed[y]
-    return is_kind and pairing.to_a[y] < 0 and bool(b.live[y])
+    is_kind = a.module.opcodes[x] == b.module.opcodes[y]
+    fills = a.module.shapes[x] == b.module.shapes[y] and _sizes(b.module.shapes[y]) != [""]
+    is_made_alike = a.closed[x] == b.closed[y] or fills
+    return is_kind and is_made_alike and pairing.to_a[y] < 0 and bool(b.live[y])
 
 
 def _told_by(pairing: Pairing, operand: int, user: int) -> Sequence[int]:

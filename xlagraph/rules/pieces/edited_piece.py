@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 MAX_CITED = 50
 MAX_BEGINNINGS = 4
-MUCH = 4
-"""So many times as much as the other one of two sides computes is its own."""
+MUCH = {0: 0, 1: 2, 2: 4}
+"""So many times as much as the other one computes is a side's own, if so many have numbers."""
 TELLING = frozenset({"attributes", "opcode", "payload"})
 """What differs of one that is another operation itself; another shape alone follows from those."""
 
@@ -63,14 +63,15 @@ def find(case: Case) -> list[Finding]:
 
 
 def _hands_in_otherwise(case: Case, part: Region) -> bool:
-    """Whether Python hands in numbers of either side for a piece of which both compute much.
+    """Whether Python hands in numbers for a piece of which both sides compute much by themselves.
 
-    So it does in a program that is written anew; what one side alone computes has its own numbers.
+    So it does in a program that is written anew; what one side computes far more of has its own
+    numbers, and the other may have some of its own too.
     """
-    sides = ((case.a.module, part.a), (case.b.module, part.b))
-    has_numbers = all(any(module.opcodes[i] == "parameter" for i in own) for module, own in sides)
-    less, more = sorted((len(part.a), len(part.b)))
-    return has_numbers and less * MUCH > more
+    sides = ((case.a, part.a), (case.b, part.b))
+    numbered = sum(any(view.module.opcodes[i] == "parameter" for i in own) for view, own in sides)
+    less, more = sorted(len(own.intersection(view.lone)) for view, own in sides)
+    return less * MUCH[numbered] > more
 
 
 def _inputs(case: Case, part: Region, p: int, q: int) -> list[tuple[int, int]]:

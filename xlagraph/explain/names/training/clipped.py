@@ -292,9 +292,10 @@ def _is_used(module: Module, roots: Sequence[int]) -> bool:
     behind = affected(module, roots, ())
     every = renewed(module)
     averages = {ks[0] for q, ks in every.items() if len(ks) == 1 and not is_weight(module, q)}
-    weights = [[k for k in every[p] if k not in averages] for p in every if is_weight(module, p)]
-    used = sum(behind.issuperset(module.outputs[k] for k in places) for places in weights if places)
-    return 2 * used > len(weights)
+    weights = [{*every[p]} - averages for p in every if is_weight(module, p)]
+    moved = [places for places in weights if places]
+    used = sum(behind.issuperset(module.outputs[k] for k in places) for places in moved)
+    return 2 * used > len(moved)
 
 
 def _has_squares(diff: Diff, cause: Cause) -> bool:
