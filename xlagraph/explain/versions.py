@@ -33,7 +33,7 @@ from xlagraph.explain.names.options.joins import with_joins, with_lists, with_pr
 from xlagraph.explain.names.options.labels import with_labels
 from xlagraph.explain.names.options.numbers import with_special
 from xlagraph.explain.names.options.pads import with_pads
-from xlagraph.explain.names.options.sorts import with_order
+from xlagraph.explain.names.options.sorts import with_cut, with_order
 from xlagraph.explain.names.options.variance import with_variance
 from xlagraph.explain.names.ordered import (
     BACKWARD,
@@ -215,7 +215,7 @@ def _names() -> tuple[Name, ...]:
     What is of one cause comes before what takes several for one, and sees what is told by then.
     """
     return (
-        *(with_pads, with_joins, with_products, with_axes, _each(with_order)),
+        *(with_pads, with_joins, with_products, with_axes, _each(with_order), with_cut),
         *(_each(with_exchanged), _each(_with_side), _each(_with_formulas), _each(with_values)),
         *(_each(_without_steps), _each(_with_functions)),
         _each(with_turns),

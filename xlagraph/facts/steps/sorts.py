@@ -72,10 +72,28 @@ def sorts_of(diff: Diff) -> Sort | None:
     one, other = steps
     for more, less in (steps, steps[::-1]):
         updates = more.weights.total() >= MIN_WEIGHTS and not more.weights & less.weights
+        updates = updates and not _is_of_other_types(diff, more)
         found = _without_update(more, less) if updates and less.products else None
         if found is not None:
             return found
     return _in_turn(one, other) or _trains_more(diff, steps)
+
+
+def _is_of_other_types(diff: Diff, step: _Step) -> bool:
+    """Whether most weights that a step updates have another type on the other side.
+
+    There their new values may be given back in another type than they came in, as bf16 weights
+    that are updated in f32.
+    """
+    module, other = (diff.a, diff.b) if step.side is A else (diff.b, diff.a)
+    partners = diff.match.to_b if step.side is A else diff.match.to_a
+    pairs = [(p, partners[p]) for p in step.trained if partners[p] >= 0]
+    changed = sum(_type(module, p) != _type(other, q) for p, q in pairs)
+    return 2 * changed > len(step.trained)
+
+
+def _type(module: Module, i: int) -> str:
+    return bare_shape(module, i).partition("[")[0]
 
 
 def _trains_more(diff: Diff, steps: tuple[_Step, _Step]) -> Sort | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.scalars import SPREADS, is_number, through
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from xlagraph.graph import Module
 
@@ -31,6 +32,16 @@ def blended(module: Module, parameter: int, value: int, weights: Collection[int]
     is_mixed = bool(others) and len(others) < len(terms) and len({*others}) == 1
     mine = [is_scaled for i, is_scaled in terms if i == parameter]
     return others[0] if is_mixed and others[0] in weights and any(mine) else None
+
+
+def blends_old(module: Module, state: Sequence[tuple[int, int]]) -> bool:
+    """Whether all these parameters blend in weights as they came in, which the module renews.
+
+    state: each with the position of its new value.
+    """
+    moved = {p for p, _ in state}
+    weights = {p for p in renewed(module) if p not in moved}
+    return all(is_blend(module, p, module.outputs[k], weights) for p, k in state)
 
 
 def _terms(module: Module, value: int, ends: Collection[int]) -> list[tuple[int, bool]]:

@@ -27,9 +27,15 @@ def is_number(module: Module, value: int) -> bool:
     """Whether a value is one number, or one number at all its places."""
     while not module.shapes[value].partition("{")[0].endswith("[]"):
         if module.opcodes[value] not in SPREADS:
-            return False
+            return module.opcodes[value] == "constant" and _has_one_element(module.shapes[value])
         (value,) = module.operands[value]
     return True
+
+
+def _has_one_element(shape: str) -> bool:
+    """Whether an array has one element, as JAX writes the numbers beside weights of that shape."""
+    sizes = shape.partition("[")[2].partition("]")[0].split(",")
+    return all(size == "1" for size in sizes)
 
 
 def through(module: Module, value: int, opcodes: Collection[str]) -> int:

@@ -309,12 +309,19 @@ def _follows_mesh(case: Case, change: HeaderChange) -> bool:
 
 
 def _other_parameters(case: Case, one: SideView, other: SideView, field: str) -> list[int]:
-    """The parameters that this field names on one side and not for their partner."""
+    """The parameters that this field names on one side and not for their partner.
+
+    Not those whose new value is an output of one side only: of another type, it leaves a buffer
+    without an output that is given away all the same.
+    """
     named = _named(one.module, field)
     others = _named(other.module, field)
     only = [p for p in named if one.partners[p] >= 0 and one.partners[p] not in others]
-    moving = _updates(one.module, _moving(case, one)) if only else {}
-    return [p for p in only if not _is_updated(one.module, p, moving)]
+    moving, theirs = (_updates(v.module, _moving(case, v)) if only else {} for v in (one, other))
+    given = set(_named(other.module, "buffer_donor") + _named(other.module, "input_output_alias"))
+    only = [p for p in only if not _is_updated(one.module, p, moving)]
+    pairs = [(p, one.partners[p]) for p in only]
+    return [p for p, q in pairs if q not in given or not _is_updated(other.module, q, theirs)]
 
 
 def _updates(module: Module, values: Collection[int]) -> dict[str, bytearray]:

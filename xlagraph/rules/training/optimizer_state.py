@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
@@ -15,6 +15,7 @@ from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, called_at, is_forward, line_of, where
 from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces.pieces import connected
+from xlagraph.facts.training.blends import blends_old
 from xlagraph.facts.training.gradients import adds_gradients, is_multiplied, uses_of
 from xlagraph.facts.training.optimizers import is_optimizer_state, runs_in_optimizer
 from xlagraph.facts.training.state import parameter_number, state_pairs
@@ -162,6 +163,17 @@ BLOCK_FIX = say(
     "compile."
 )
 
+OLD_BLEND = Words(
+    say(
+        "Averages (EMA, a target network) take the weights as the step before left them: they are "
+        "moved behind the barrier (torch_xla.sync(), xm.optimizer_step(..., barrier=True)) and "
+        "wait for the next graph, which the first step's has not; or in some steps only, before "
+        "their update. Move them between the optimizer's step and the barrier, in every step."
+    ),
+    say("Averages of weights are moved in some steps only, by the weights before this update"),
+    say("Move them behind step() and before the barrier, in every step."),
+)
+
 
 def find(case: Case) -> list[Finding]:
     """State tensors that one side takes in and gives back and the other only gives, or has not.
@@ -232,6 +244,9 @@ def _finding(
     is_nameless = is_block and not any(tensors)
     if is_nameless:
         lines = _block_lines(more, inputs)
+    words = Words(BLOCK_FIX, say("" if is_nameless else BLOCK_SHORT), BLOCK_SHORT_FIX)
+    if not is_block:
+        words = OLD_BLEND if not is_state and blends_old(module, state) else Words()
     zero = count(len(zeros.intersection(inputs)), "new tensor")
     aside = say(f", {count(len(dropped), 'output')} of ", side, " alone left out")
     aside = aside if dropped else say()
@@ -265,9 +280,9 @@ def _finding(
                 lines,
             ),
         ),
-        fix=BLOCK_FIX if is_block else say(),
-        short=BLOCK_SHORT if is_block and not is_nameless else say(),
-        short_fix=BLOCK_SHORT_FIX if is_block else say(),
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
         proof=say(f"{zero} taken to be zero", aside),
         a=claimed_a,
         b=claimed_b,
