@@ -57,7 +57,7 @@ SAID = {
     "round42/q20": "reshape takes pos in A and the result of call s32[]",
     "round43/q05": "computed from each other in turns, and each side begins with the other one",
     "round43/q07": "Gradients flow further in A than in B, which cuts them at multiply.134",
-    "round43/q10": "The loss is computed in another way: sum(mean(x)) became sum(min(y / (1 - y)",
+    "round43/q10": "Input 9 (f32[3,2,8]) and 5 more: used after the update in A, before it in B",
     "round43/q11": "Gradients flow further in B than in A, which cuts them at add.406",
     "round43/q12": "Values are written at another Python index",
     "round48/q12": "Values are written at another Python index",
@@ -212,7 +212,7 @@ def test_a_refactoring_that_takes_a_mask_of_lengths_is_told_with_that(pair):
 
 
 BESIDE = {
-    "round43/q10": "input 9 (f32[3,2,8]) and 5 more: used after the update in A, before it in B",
+    "round43/q10": "the loss is computed in another way: sum(mean(x)) became sum(min(y / (1 - y)",
     "round43/q13": "a value is computed with or without scatter_reduce: exp(clamp(s, x, t))",
     "round44/q02": "sub takes the result of minimum f32[12,1] at q02/before.py:55 in A",
     "round44/q06": "values are spread along another axis: f32[1,10] became f32[10,1]",
