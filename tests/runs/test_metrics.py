@@ -6,7 +6,7 @@ import pytest
 
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.run.records import Frame
-from xlagraph.runs.graphs.metrics import curve_computed, made_without_thresholds
+from xlagraph.runs.graphs.metrics import made_to_keep_all, metric_computed
 
 PACKAGE = "/env/lib/python3.11/site-packages/torchmetrics"
 CURVE = Frame(f"{PACKAGE}/functional/classification/roc.py", 60, "_binary_roc_compute")
@@ -22,10 +22,12 @@ OWN = Frame("train.py", 12, "line")
         ((Frame(f"{PACKAGE}/classification/accuracy.py", 9, "compute"), OWN), ""),
         ((Frame(f"{PACKAGE}/classification/auroc.py", 90, "update"), OWN), ""),
         ((Frame("classification/auroc.py", 9, "compute"), OWN), ""),
+        ((Frame(f"{PACKAGE}/regression/spearman.py", 108, "compute"), OWN), "spearman"),
+        ((Frame(f"{PACKAGE}/metric.py", 699, "compute"), OWN), ""),
     ],
 )
 def test_the_metric_whose_value_was_read(site, name):
-    assert curve_computed(site) == name
+    assert metric_computed(site) == name
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,13 @@ def test_the_metric_whose_value_was_read(site, name):
         ("a = BinaryAUROC()\nb = MulticlassAUROC(3)", ["BinaryAUROC", "MulticlassAUROC"]),
     ],
 )
-def test_where_it_is_made_without_thresholds(text, found):
+def test_where_it_is_made_to_keep_all(text, found):
     program = ProgramText({"train.py": dict(enumerate(text.split("\n"), 1))})
-    assert [one.name for one in made_without_thresholds("AUROC", program)] == found
+    assert [one.name for one in made_to_keep_all("AUROC", program)] == found
+
+
+def test_where_a_metric_is_made_that_is_no_curve():
+    line = "scores = MetricCollection({'r2': R2Score(), 'rho': SpearmanCorrCoef()})"
+    program = ProgramText({"train.py": {7: line}})
+    (made,) = made_to_keep_all("spearman", program)
+    assert (made.name, made.line.line) == ("SpearmanCorrCoef", 7)

@@ -19,7 +19,7 @@ from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.message import Code, count, join, say
 from xlagraph.runs.graphs.context import own_frame
-from xlagraph.runs.graphs.metrics import curve_computed, made_without_thresholds
+from xlagraph.runs.graphs.metrics import is_curve, made_to_keep_all, metric_computed
 from xlagraph.runs.graphs.sketch import without_layout
 from xlagraph.runs.kinds import GROWING_GRAPH
 from xlagraph.runs.steps.turns import call_place
@@ -54,6 +54,12 @@ READ_FIX = say(
     "(reset()), or move to the host (.cpu()) what it takes in, and compute there."
 )
 READ_SHORT = say("Keep a fixed-size state, reset it, or compute on the host.")
+KEPT_FIX = say(
+    " keeps all that it is given, and every number of that is a graph of its own. Keep the metric "
+    "on the host and give it values from there (update(x.cpu(), y.cpu())), or compute it once, "
+    "behind the loop; a metric that keeps sums only has a state of one size."
+)
+KEPT_SHORT = say("Keep it on the host: update(x.cpu(), y.cpu()).")
 _PLACE = re.compile(r"(.+)\[\d+\]")
 """``old_dirs[3]``: a key of an optimizer's state, and a place in the list there."""
 
@@ -78,7 +84,7 @@ class LongerList:
     backward: tuple[SourceLine, ...] = ()
     """The calls that led to the backward pass, innermost first, if that alone takes in more."""
     metric: str = ""
-    """The metric that keeps it to compute a curve from, if it is one: ``AUROC``."""
+    """The metric that keeps it to compute something from, if it is one: ``AUROC``."""
 
 
 def longer_lists(graphs: Sequence[CapturedGraph], turns: Turns) -> list[LongerList]:
@@ -183,13 +189,13 @@ def _longer_list(chain: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph]
     first, last = chain[0], chain[-1]
     more = _more(chain[-2], last)
     is_read = first.sync is not None and not first.sync.ends_step
-    metric = curve_computed(first.sync.call_site) if first.sync and is_read else ""
-    computed = [graph for graph in graphs if metric and _curve_of(graph) == metric]
+    metric = metric_computed(first.sync.call_site) if first.sync and is_read else ""
+    computed = [graph for graph in graphs if metric and _metric_of(graph) == metric]
     read = _read_at([first, *computed]) if is_read else None
     steps = {graph.step: graph for graph in chain}
 
     def belongs(graph: CapturedGraph) -> bool:
-        if metric and (_curve_of(graph) == metric or _read_at([graph]) == read):
+        if metric and (_metric_of(graph) == metric or _read_at([graph]) == read):
             return True  # what it goes on with has as many elements as there are other scores
         if is_read:
             return _is_read_beside(graph, steps.get(graph.step), more)
@@ -207,12 +213,12 @@ def _longer_list(chain: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph]
     backward = _backward(chain[-2], last, more)
     if read and not metric:
         own = (graph for graph in graphs if graph.record.digest in members)
-        metric = next(filter(None, map(_curve_of, own)), "")
+        metric = next(filter(None, map(_metric_of, own)), "")
     return LongerList(members, is_cut, read, first.step, last.step, more, kept, backward, metric)
 
 
-def _curve_of(graph: CapturedGraph) -> str:
-    return curve_computed(graph.sync.call_site) if graph.sync else ""
+def _metric_of(graph: CapturedGraph) -> str:
+    return metric_computed(graph.sync.call_site) if graph.sync else ""
 
 
 def _read_at(graphs: Iterable[CapturedGraph]) -> SourceLine | None:
@@ -295,23 +301,28 @@ class AsList:
 
     def _of_metric(self, cause: Cause) -> Cause:
         """Told where the metric is made, if that is one call: that is to be changed."""
-        made = made_without_thresholds(self.longer.metric, self.program)
-        name = made[0].name if len(made) == 1 else self.longer.metric
+        metric = self.longer.metric
+        made = made_to_keep_all(metric, self.program)
+        place = Place(made[0].line) if len(made) == 1 else cause.place
+        name = say(Code(made[0].name)) if len(made) == 1 else say(Code(metric))
+        if not is_curve(metric):
+            name = name if len(made) == 1 else say("a metric (", name, ")")
+            kept = say(name, " keeps all it is given: more with every read")
+            fix = say(name.sentence, KEPT_FIX)
+            return replace(cause, fix=fix, short=kept, short_fix=KEPT_SHORT, place=place)
         return replace(
             cause,
             fix=say(
-                Code(name),
+                name,
                 " without thresholds keeps the scores of all batches, and every number of them is "
                 "a graph of its own. With ",
                 Code("thresholds=200"),
                 " it counts in so many bins, a state of one size. Or compute it on the host, from "
                 "scores that are moved there (.cpu()).",
             ),
-            short=say(Code(name), " keeps all scores: more with every read"),
-            short_fix=say(
-                "Give ", Code(name), " ", Code("thresholds=200"), ": a state of one size."
-            ),
-            place=Place(made[0].line) if len(made) == 1 else cause.place,
+            short=say(name, " keeps all scores: more with every read"),
+            short_fix=say("Give ", name, " ", Code("thresholds=200"), ": a state of one size."),
+            place=place,
         )
 
     def _of_list(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
