@@ -18,6 +18,7 @@ from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.causes.growth import BAKED, AsLoop, main_line
 from xlagraph.runs.causes.pending import AsPending
@@ -161,22 +162,34 @@ def of_other_dtypes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> 
 
 
 def of_read_numbers(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Digest to reason of parts of steps that ran early at a line whose numbers change.
+    """Digest to reason of graphs with parts that ran early, or pieces, where numbers change.
 
     A number that is read there and used as an index, or as a place in what is sorted, cuts the step
-    each time: who keeps it on the device mends both.
+    each time: who keeps it on the device mends both. Where several numbers of a line change at
+    once, as the sizes of a split do, what is computed of them may look like another piece.
     """
     found = _open(nodes, known)
+    times = Counter(found.values())
     often = {
         one.line[:2]: one
-        for one, times in Counter(found.values()).items()
-        if times >= OFTEN and one.kind in BAKED and one.line and not one.retell
+        for one, number in times.items()
+        if number >= OFTEN and one.kind in BAKED and one.line and not one.retell
     }
     return {
         digest: often[reason.line[:2]]
         for digest, reason in found.items()
-        if reason.kind is EARLY_EXECUTION and reason.line and reason.line[:2] in often
+        if reason.line
+        and reason.line[:2] in often
+        and (reason.kind is EARLY_EXECUTION or _is_seldom_piece(reason, times, often))
     }
+
+
+def _is_seldom_piece(
+    reason: Reason, times: Counter[Reason], often: Mapping[tuple[str, int], Reason]
+) -> bool:
+    """Whether fewer graphs have this piece than have a number of its line that changes."""
+    is_piece = reason.kind is REPLACED_SUBGRAPH and not reason.retell and reason.line
+    return bool(is_piece and reason.line and times[reason] < times[often[reason.line[:2]]])
 
 
 def _open(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

@@ -35,6 +35,7 @@ from xlagraph.runs.model import CauseGroup, GraphNode, Meant, ranked
 from xlagraph.runs.reasons import OF_SIZES, SIZES, Reason, main_cause, reasons_of
 from xlagraph.runs.second import (
     FREQUENT,
+    comes_along,
     follows_another,
     goes_with_size,
     is_made_as_large,
@@ -133,10 +134,11 @@ def _without_effects(
     What numbers set right behind a size follows from that, as what is made as large as it.
     """
     is_of_size = group.kind in SIZES
+    told = frozenset({group.kind, *(one.kind for one in group.second)})
     left = tuple(
         one
         for one in group.frequent
-        if not follows_another(one, kinds, loops)
+        if not (follows_another(one, kinds, loops) or comes_along(one, told, group.place))
         and not (is_of_size and is_made_as_large(one, group.place))
     )
     return group if left == group.frequent else replace(group, frequent=left)

@@ -17,6 +17,7 @@ from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.beside import OFTEN
 from xlagraph.runs.causes.growth import main_line
+from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.causes.stated import as_one
 from xlagraph.runs.kinds import GROWING_GRAPH, UNEXPLAINED
 from xlagraph.runs.model import ranked
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 LEFT = (INPUT_SHAPE, LIVE_TENSOR, UNEXPLAINED)
 """What graphs differ in that keep, compute or take in what was read of a list."""
 LBFGS = "/torch/optim/lbfgs.py"
+METRICS = "/torchmetrics/"
 KINDS = 2
 """In so many ways the graphs of one loop differ."""
 HISTORY = Words(
@@ -62,17 +64,24 @@ def grown_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict
 
 
 def joins_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Graphs that take in and join one tensor more, at a line where a list grows over the run."""
+    """Graphs that take in and join one tensor more, where a list grows over the run.
+
+    That is at the list's line; or in torchmetrics, where one of its metrics keeps the list.
+    """
     lists = Counter(one for one in known.values() if one.kind is GROWING_GRAPH)
-    at_lines = {one.line[:2]: one for one, times in lists.items() if one.line and times >= OFTEN}
-    return {
-        node.digest: at_lines[reason.line[:2]]
-        for node in nodes
-        if not (node.warm_up or (reason := known[node.digest]).retell)
-        and reason.kind is ADDED_INPUT
-        and reason.line
-        and reason.line[:2] in at_lines
-    }
+    often = [one for one, times in lists.items() if times >= OFTEN]
+    at_lines = {one.line[:2]: one for one in often if one.line}
+    metrics = [one for one in often if isinstance(one.retell, AsList) and one.retell.longer.metric]
+    found: dict[str, Reason] = {}
+    for node in nodes:
+        reason = known[node.digest]
+        if node.warm_up or reason.retell or reason.kind is not ADDED_INPUT:
+            continue
+        of_line = at_lines.get(reason.line[:2]) if reason.line else None
+        of_metric = metrics[0] if len(metrics) == 1 and _runs_in(_first(node), METRICS) else None
+        if told := of_line or of_metric:
+            found[node.digest] = told
+    return found
 
 
 def read_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
@@ -149,7 +158,7 @@ def with_history(groups: Sequence[CauseGroup]) -> tuple[CauseGroup, ...]:
     its steps into other parts (``torch/optim/lbfgs.py``).
     """
     problems = [(g, g.place.line[:2]) for g in groups if not g.expected and g.place.line]
-    lines = {line for group, line in problems if _is_lbfgs(group)}
+    lines = {line for group, line in problems if _runs_in(group.cause, LBFGS)}
     own = [group for group, line in problems if line in lines]
     first = max(own, key=lambda group: group.compiles, default=None)
     if len(lines) != 1 or len(own) < KINDS or first is None or first.cause is None:
@@ -168,7 +177,8 @@ def with_history(groups: Sequence[CauseGroup]) -> tuple[CauseGroup, ...]:
     return ranked((told, *(group for group in groups if group not in own)))
 
 
-def _is_lbfgs(group: CauseGroup) -> bool:
-    cited = (line for one in group.cause.evidence for line in one.sources) if group.cause else ()
+def _runs_in(cause: Cause | None, path: str) -> bool:
+    """Whether what a cause cites is computed in a file of this path."""
+    cited = (line for one in cause.evidence for line in one.sources) if cause else ()
     frames = (frame for line in cited for frame in (line, line.called) if frame)
-    return any(frame.file.endswith(LBFGS) for frame in frames)
+    return any(path in frame.file for frame in frames)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from math import isclose
 from typing import TYPE_CHECKING
 
 from xlagraph.message import Change
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
@@ -22,7 +24,7 @@ from xlagraph.runs.beside import family
 from xlagraph.runs.causes.growth import BAKED, is_made_in_library, main_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
@@ -39,6 +41,8 @@ TWICE = 2
 """In so many graphs at least two numbers go the same way, and in as many opposite ways, to be two:
 once a rounded number may."""
 
+ROUNDED = 1e-6
+"""How far a number in a text may be from what it is."""
 _OF_TYPES = frozenset({REORDERED_OPERANDS, REORDERED_SUM})
 MAX_BODY = 12
 """Lines of a loop's body behind what it reads."""
@@ -95,22 +99,40 @@ def _is_elsewhere(other: Cause, first: Key) -> bool:
 
 
 def _goes_its_own_way(first: Key, second: Key, members: Sequence[GraphNode]) -> bool:
-    ways: list[tuple[int, int]] = []
+    together = Counter[int]()
+    number = 0
     for node in members:
         outcome = node.explanation
         if outcome is None or not outcome.proved:
             continue
         causes = {key_of(cause): cause for cause in reversed(outcome.causes)}
         if second in causes and first in causes:
-            ways.append((_way(causes[first]), _way(causes[second])))
-    together = Counter(one * other for one, other in ways)
-    return len(ways) >= FREQUENT * len(members) and min(together[1], together[-1]) >= TWICE
+            number += 1
+            together.update(_ways(causes[first], causes[second]))
+    return number >= FREQUENT * len(members) and min(together[1], together[-1]) >= TWICE
 
 
-def _way(cause: Cause) -> int:
-    """Whether the first number that a cause tells of becomes larger, 1, or smaller, -1; else 0."""
-    changed = changed_number(cause)
-    return 0 if changed is None else 1 if changed[1] > changed[0] else -1
+def _ways(first: Cause, second: Cause) -> set[int]:
+    """Whether two numbers go the same way, 1, or opposite ones, -1; 0 where one does neither.
+
+    Of sizes that go both ways at once, as those of a split, a number that is none of them and no
+    part of one follows none.
+    """
+    sizes, numbers = [*changed_numbers(first)], [*changed_numbers(second)]
+    either = {_way(change) for change in sizes}
+    if len(either) < 2 or not numbers:
+        return {_way(*sizes[:1]) * _way(*numbers[:1])}
+    old, new = ({*side, *(1 / n for n in side if n)} for side in zip(*sizes, strict=True))
+    x, y = numbers[0]
+    is_of_them = any(isclose(x, n, rel_tol=ROUNDED) for n in old) and any(
+        isclose(y, n, rel_tol=ROUNDED) for n in new
+    )
+    return set() if is_of_them else {1, -1}
+
+
+def _way(change: tuple[float, float] = (0, 0)) -> int:
+    """Whether a number becomes larger, 1, or smaller, -1; else 0."""
+    return (change[1] > change[0]) - (change[1] < change[0])
 
 
 def changed_number(cause: Cause) -> tuple[float, float] | None:
@@ -118,6 +140,11 @@ def changed_number(cause: Cause) -> tuple[float, float] | None:
 
     Where it begins or ends is written as a change, or in words: ``0 before -> 8 before``.
     """
+    return next(changed_numbers(cause), None)
+
+
+def changed_numbers(cause: Cause) -> Iterator[tuple[float, float]]:
+    """All such numbers, one of each change."""
     for part in cause.title.parts:
         if isinstance(part, Change):
             old, new = _numbers(part.old), _numbers(part.new)
@@ -127,8 +154,7 @@ def changed_number(cause: Cause) -> tuple[float, float] | None:
         else:
             continue
         if found := next(((x, y) for x, y in pairs if x != y), None):
-            return found
-    return None
+            yield found
 
 
 def _numbers(text: str) -> list[float]:
@@ -153,6 +179,23 @@ def follows_another(cause: Cause, kinds: Collection[Kind], loops: Sequence[Place
     if is_of_order:
         return DTYPE in kinds
     return cause.kind in BAKED and any(_is_right_behind(cause, one) for one in loops)
+
+
+def comes_along(cause: Cause, told: frozenset[Kind], place: Place) -> bool:
+    """Whether a cause beside others comes of the numbers that these tell of.
+
+    A number in the text that changes is handed in as well, where a derivative takes it, and may be
+    equal to another one there. What the numbers of a line set pairs off in another order near it.
+
+    Args:
+        cause: one beside the others.
+        told: the kinds of these.
+        place: where the first of them is.
+    """
+    if cause.kind is SHARED_SCALAR:
+        return CONSTANT_VALUE in told
+    is_near = cause.place.is_near and cause.place.line == place.line
+    return is_near and cause.kind in _OF_TYPES and not told.isdisjoint(BAKED)
 
 
 def is_made_as_large(cause: Cause, place: Place) -> bool:
