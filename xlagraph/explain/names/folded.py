@@ -26,13 +26,36 @@ def with_folded(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
     That are its numbers, those included that one text alone has, the order in which its operations
     take their values, and that one of these is used before its update on one side and behind it on
-    the other: which is said first.
+    the other: which is said first. And those that have a value replaced within another piece.
     """
     told = list(causes)
     for main in causes:
         parts = [cause for cause in told if _is_part(diff, cause, main)] if main in told else []
         if parts:
             told = merged(told, main, [main, *parts], **_words(parts))
+    return _with_inner(told)
+
+
+def _with_inner(causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; a value that another one has replaced, within a piece that is told, with that.
+
+    Its users are of the piece, so that it is no branch of its own; an update of a tensor is.
+    """
+    told = list(causes)
+    for main in causes:
+        if main not in told or not main.proved or main.kind not in (*BRANCHES, CLIPPING):
+            continue
+        inner = [
+            one
+            for one in told
+            if one.kind is OTHER_OPERAND
+            and one.proved
+            and USED not in str(one.in_short)
+            and one.a <= main.a
+            and one.b <= main.b
+        ]
+        if inner:
+            told = merged(told, main, [main, *inner])
     return told
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
@@ -13,8 +13,10 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.facts.pieces.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
 from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.telling import MOVING, computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, join, say
+from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.extra_subgraph import BRANCH_FIX, EXTRA_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
@@ -83,6 +85,12 @@ FORM_FIX = say(
 FORM_SHORT = say("An input comes in another form in some steps")
 FORM_SHORT_FIX = say("Bring the input into one form before it is sent.")
 
+FIRST_VALUES_FIX = say(
+    "A layer that sets its weights by the first batch that it sees (ActNorm, a lazy module) has a "
+    "graph of its own in that step, and costs one more compile. To save it, run one batch through "
+    "the model without gradients before the loop, and call torch_xla.sync()."
+)
+FIRST_VALUES_SHORT_FIX = say("None if done once; or run one batch before the loop.")
 CACHE = "A cache is filled in "
 CACHE_FIX = say(
     "Python keeps the values and computes them anew once something has dropped them, such as a "
@@ -91,6 +99,14 @@ CACHE_FIX = say(
     "before the loop and followed by torch_xla.sync(), or in every step."
 )
 CACHE_SHORT_FIX = say("Look for what drops the cached values; fill the cache outside of the step.")
+
+
+class Piece(NamedTuple):
+    """What both sides compute in another way."""
+
+    pairs: Sequence[tuple[int, int]]
+    a: frozenset[int]
+    b: frozenset[int]
 
 
 def find(case: Case) -> list[Finding]:
@@ -139,6 +155,10 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
             edit.a.become_undone(p, [x for x, _ in inputs])
             edit.b.become_undone(q, [y for _, y in inputs])
 
+    renews = _renewing(case, pairs) if is_early and not is_form else None
+    if renews is not None:
+        piece = Piece(pairs, frozenset(piece_a | users_a), frozenset(piece_b | users_b))
+        return _of_first_values(case, renews, piece, lines, undo)
     filled = _filled(case, pairs)
     if filled is not None:
         return _of_cache(case, filled, pairs, (piece_a, users_a), (piece_b, users_b), lines, undo)
@@ -204,6 +224,46 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
         proof=say("both pieces were replaced by one operation on the same inputs"),
         a=frozenset(piece_a | users_a),
         b=frozenset(piece_b | users_b),
+        undo=undo,
+    )
+
+
+def _renewing(case: Case, pairs: Sequence[tuple[int, int]]) -> SideView | None:
+    """The side that takes all of these values in and gives back new ones of them, as of weights."""
+    for view, other in case.both_ways:
+        taken = {view.mine(pair) for pair in pairs}
+        made = {other.mine(pair) for pair in pairs}
+        is_ready = all(is_input(view.module, i) for i in taken)
+        is_made = not any(is_input(other.module, i) for i in made)
+        if is_ready and is_made and taken <= renewed(view.module).keys():
+            return view
+    return None
+
+
+def _of_first_values(
+    case: Case,
+    taker: SideView,
+    piece: Piece,
+    lines: tuple[SourceLine, ...],
+    undo: Callable[[Editors], None],
+) -> Finding:
+    """First values of weights that one side computes of its batch; the other takes weights in."""
+    maker = case.b if taker.is_a else case.a
+    made = sorted({maker.mine(pair) for pair in piece.pairs})
+    shapes = join(dict.fromkeys(short_shape(maker.module, i) for i in made))
+    number = count(len(made), "tensor")
+    told = (maker.side, f" computes the first values of {number} (", shapes, ") that ", taker.side)
+    cited_a, cited_b = maker.ab(tuple(made), ())
+    return Finding(
+        kind=INITIAL_STATE,
+        title=say(*told, " takes in and renews", at(lines)),
+        evidence=(Evidence(say(f"{number} computed, and renewed"), cited_a, cited_b, lines),),
+        fix=FIRST_VALUES_FIX,
+        short=say(*told, " takes in and renews, as in a first step"),
+        short_fix=FIRST_VALUES_SHORT_FIX,
+        proof=say("both pieces were replaced by one operation on the same inputs"),
+        a=piece.a,
+        b=piece.b,
         undo=undo,
     )
 

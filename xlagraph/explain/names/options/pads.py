@@ -6,6 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import merged, pairs_of
+from xlagraph.message import A, B, say
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.shapes.sizes import ATTRIBUTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,14 +20,22 @@ if TYPE_CHECKING:
     _Padding = tuple[str, str]
     """The padding of A and of B."""
 
+OWN_FIX = say(
+    "A convolution's own padding is of zeros (padding=1). What another mode pads with, values from "
+    "the other edge (padding_mode='circular') or mirrored ones, is computed before it: give it one "
+    "mode in both."
+)
+OWN_SHORT_FIX = say("Give the convolution one padding mode in both.")
 _NUMBER = re.compile(r"-?[1-9]\d*")
 
 
 def with_pads(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes; as one those of padding, and of what cuts off as much of a derivative.
 
-    And those of values that are padded alike at several lines, as of one index in Python.
+    And those of values that are padded alike at several lines, as of one index in Python; or before
+    a convolution on one side, and by it on the other.
     """
+    causes = _with_padded_before(diff, causes)
     found = {id(cause): _paddings(diff, cause) for cause in causes if cause.proved}
     main = next((cause for cause in causes if found.get(id(cause))), None)
     alike = [cause for cause in causes if main and found.get(id(cause)) == found[id(main)]]
@@ -42,6 +53,40 @@ def with_pads(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         if cut and found.get(id(main)) and not any(_is_cut(old) for old, _ in found[id(main)]):
             return merged(causes, main, [main, *cut])
     return list(causes)
+
+
+def _with_padded_before(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; as one padding of a convolution's own, and a piece that pads what it takes in.
+
+    With zeros by the convolution; otherwise, as around the edges of a torus, by a piece before it.
+    """
+    windows = [c for c in causes if c.kind is ATTRIBUTE and c.proved and _windows(diff, c)]
+    (pads_a, pads_b), *_ = [pads for c in windows for pads in _windows(diff, c)] or [(True, True)]
+    if pads_a == pads_b:
+        return list(causes)
+    side, module = (B, diff.b) if pads_a else (A, diff.a)
+    taken = {module.operands[i][0] for c in windows for i in (c.b if pads_a else c.a)}
+    for piece in causes:
+        alone = piece.b.intersection(diff.added) if pads_a else piece.a.intersection(diff.removed)
+        if piece.kind is EXTRA_SUBGRAPH and piece.proved and alone & taken:
+            short = say("a convolution pads with zeros by itself in ", side.other, "; ", side)
+            short = say(short, " pads its input before it (padding_mode)")
+            words = {"short": short, "title": short, "fix": OWN_FIX, "short_fix": OWN_SHORT_FIX}
+            return merged(causes, piece, [piece, *windows], **words)
+    return list(causes)
+
+
+def _windows(diff: Diff, cause: Cause) -> list[tuple[bool, bool]]:
+    """Of each pair of convolutions with other windows whether A's pads, and whether B's does."""
+    return [
+        (_pads(diff.a, x), _pads(diff.b, y))
+        for x, y in pairs_of(diff, cause)
+        if diff.a.opcodes[x] == diff.b.opcodes[y] == "convolution"
+    ]
+
+
+def _pads(module: Module, convolution: int) -> bool:
+    return "pad=" in str(module.attributes[convolution].get("window"))
 
 
 def _paddings(diff: Diff, cause: Cause) -> set[_Padding]:

@@ -98,37 +98,49 @@ def with_lone_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
     As where weights are new whose gradients are a part of the norm.
     """
-    first = next(iter(causes), None)
-    if first is None or not first.proved or any(one.kind is CLIPPING for one in causes):
+    if not causes or not causes[0].proved or any(one.kind is CLIPPING for one in causes):
         return list(causes)
     norms = (diff.a, _norms(diff.a)), (diff.b, _norms(diff.b))
-    for side, (module, own), (_, others), claimed in (
-        (A, *norms, first.a),
-        (B, *norms[::-1], first.b),
-    ):
-        roots = [i for i in _norm_roots(module) if i in claimed]
-        if others or not roots or len(own[0]) < SEVERAL:
+    for side, (module, own), (_, others) in ((A, *norms), (B, *norms[::-1])):
+        if others or len(own[0] if own else ()) < SEVERAL:
             continue
-        clips = sorted(i for i in affected(module, roots, ()) if i in claimed)
-        if all(module.shapes[i].endswith("[]") for i in clips):
-            continue  # a norm that scales nothing is one for a log
-        lines = where(module, roots)
-        place = Place(line=lines[0]) if lines else NOWHERE
-        short = say("gradients are clipped by their norm in ", side, " only")
-        in_a, in_b = (tuple(clips), ()) if side is A else ((), tuple(clips))
-        cited = Evidence(short, in_a, in_b, lines)
-        clip = replace(
-            first, kind=CLIPPING, title=short, short=short, fix=say(CLIPPING.fix), place=place,
-            short_fix=EMPTY, evidence=(cited,), share=len(clips) / max(diff.differing, 1),
-            a=frozenset(in_a), b=frozenset(in_b),
-        )  # fmt: skip
-        if first.kind in BRANCHES and _is_all_of_norm(module, claimed, roots, clips):
-            whole = replace(clip, a=first.a, b=first.b, share=first.share)
-            pieces = [c for c in causes[1:] if c.proved and c.kind in BRANCHES]
-            given = [c for c in pieces if _gives_number(diff, c, side)]
-            return merged([whole, *causes[1:]], whole, [whole, *given])
-        return [*causes, clip]
+        for piece in causes:
+            claimed = piece.a if side is A else piece.b
+            roots = [i for i in _norm_roots(module) if i in claimed]
+            is_asked = piece is causes[0] or (piece.kind in BRANCHES and piece.proved)
+            clips = sorted(i for i in affected(module, roots, ()) if i in claimed) if roots else []
+            # a norm that scales nothing is one for a log
+            if is_asked and not all(module.shapes[i].endswith("[]") for i in clips):
+                return _as_lone_clip(diff, causes, piece, side, roots, clips)
     return list(causes)
+
+
+def _as_lone_clip(
+    diff: Diff,
+    causes: Sequence[Cause],
+    piece: Cause,
+    side: Side,
+    roots: Sequence[int],
+    clips: Sequence[int],
+) -> list[Cause]:
+    module, claimed = (diff.a, piece.a) if side is A else (diff.b, piece.b)
+    lines = where(module, roots)
+    place = Place(line=lines[0]) if lines else NOWHERE
+    short = say("gradients are clipped by their norm in ", side, " only")
+    in_a, in_b = (tuple(clips), ()) if side is A else ((), tuple(clips))
+    cited = Evidence(short, in_a, in_b, lines)
+    clip = replace(
+        piece, kind=CLIPPING, title=short, short=short, fix=say(CLIPPING.fix), place=place,
+        short_fix=EMPTY, evidence=(cited,), share=len(clips) / max(diff.differing, 1),
+        a=frozenset(in_a), b=frozenset(in_b),
+    )  # fmt: skip
+    if piece.kind in BRANCHES and _is_all_of_norm(module, claimed, roots, clips):
+        whole = replace(clip, a=piece.a, b=piece.b, share=piece.share)
+        pieces = [c for c in causes if c is not piece and c.proved and c.kind in BRANCHES]
+        given = [c for c in pieces if _gives_number(diff, c, side)]
+        told = [whole if c is piece else c for c in causes]
+        return merged(told, whole, [whole, *given])
+    return [*causes, clip]
 
 
 def _gives_number(diff: Diff, cause: Cause, side: Side) -> bool:
