@@ -19,6 +19,7 @@ from xlagraph.diff.pairing import Pairing, Pass
 from xlagraph.diff.passes.anchors import pair_anchors
 from xlagraph.diff.passes.barriers import pair_barriers
 from xlagraph.diff.passes.bridges import pair_across
+from xlagraph.diff.passes.chains import slide_along_chains
 from xlagraph.diff.passes.constants import part_constants, part_strays
 from xlagraph.diff.passes.contexts import pair_by_context
 from xlagraph.diff.passes.islands import part_islands
@@ -129,4 +130,5 @@ def _refine(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     pair_by_vote(pairing, ca)
     if ca.index == pairing.a.module.entry and part_islands(pairing, ca):
         pair_by_vote(pairing, ca)
+    slide_along_chains(pairing, ca)
     part_strays(pairing, ca)
