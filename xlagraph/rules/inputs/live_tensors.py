@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
@@ -119,6 +120,15 @@ LOGGED_WORDS = Words(
     say("A number is computed in some steps only", LOGGED),
     say("Compute it in every step, and print it rarely."),
 )
+WAITED_WORDS = Words(
+    say(
+        "What is computed behind torch_xla.sync(), of what the step has left, waits for the next "
+        "graph and makes it another one: compute it before torch_xla.sync() in every step, or call "
+        "torch_xla.sync() behind it too, so that it has a graph of its own."
+    ),
+    say("A number waited behind the sync of the step before", LOGGED),
+    say("Compute it before torch_xla.sync(), or sync behind it too."),
+)
 BEGUN = ") are set to numbers before some steps end"
 BEGUN_FIX = say(
     "torch_xla.sync() takes all that is pending. What is set between a step and the next sync, as "
@@ -179,7 +189,7 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     sources = _sources(module, places)
     words = COPIED if _are_copied_weights(module, places, sources) else words
     if not (gradients or sources) and _are_logged(module, values, claimed):
-        words = LOGGED_WORDS
+        words = WAITED_WORDS if _has_waited(more, claimed) else LOGGED_WORDS
     if all(more.matched.closed[value] for value in values):
         words = _words_of_begun(module, values)
     if is_jitted(module) and not gradients:
@@ -296,6 +306,17 @@ def _sources(module: Module, places: Sequence[int]) -> list[int]:
     values = module.outputs
     first = {value: k for k, value in reversed(list(enumerate(values))) if k not in places}
     return [first[values[k]] for k in places if values[k] in first]
+
+
+def _has_waited(more: SideView, claimed: Collection[int]) -> bool:
+    """Whether it is made of inputs that this side alone takes in, and of nothing of this step."""
+    module = more.module
+    entry = module.entry_computation
+    own = {i for i in claimed if entry.start <= i < entry.stop}
+    taken = {o for i in own for o in module.operands[i]} - own
+    arrays = [i for i in own | taken if not module.shapes[i].endswith("[]")]
+    inputs = [i for i in arrays if is_input(module, i) and more.partners[i] < 0]
+    return bool(inputs) and not any(i in taken and not more.matched.closed[i] for i in arrays)
 
 
 def _are_logged(module: Module, values: Sequence[int], claimed: frozenset[int]) -> bool:
