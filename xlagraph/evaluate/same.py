@@ -32,6 +32,7 @@ from xlagraph.evaluate.pairing.inputs import (
     by_response,
     fitting_numbers,
     input_shapes,
+    likely_assignments,
 )
 from xlagraph.evaluate.pairing.solved import solved_numbers
 from xlagraph.evaluate.program import Program
@@ -43,7 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from xlagraph.diff import Diff
+    from xlagraph.evaluate.domains import Assumed
     from xlagraph.graph import Module
+
+    Ways = Callable[[tuple[Program, Program], Assumed], Iterator[tuple[int, ...]]]
+    """For each input of A one of B, in several ways."""
 
 MAX_MORE = 8
 """Outputs that one module may have more than the other."""
@@ -65,8 +70,8 @@ def same_values(diff: Diff) -> SameValues | None:
 
 
 def same_for_equal_inputs(diff: Diff) -> SameValues | None:
-    """`same_values` of modules that take inputs of the same shapes: no number is another one."""
-    return _told(_with_equal_inputs, diff)
+    """`same_values` of a module and what an edit made of it: no input is another one's."""
+    return _told(_with_paired_inputs, diff)
 
 
 def _told(ask: Callable[[Diff], SameValues | None], diff: Diff) -> SameValues | None:
@@ -86,16 +91,31 @@ def _same_values(diff: Diff) -> SameValues | None:
 
 
 def _with_equal_inputs(diff: Diff) -> SameValues | None:
+    """Where both take inputs of the same shapes: no number is another one."""
+
+    def ways(programs: tuple[Program, Program], assumed: Assumed) -> Iterator[tuple[int, ...]]:
+        return islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS)
+
+    asking = Budget(RESPONSES)
+    return _in_these_ways(diff, ways)
+
+
+def _with_paired_inputs(diff: Diff) -> SameValues | None:
+    """The same, each input being the one that it is paired with, or that at its place."""
+    return _in_these_ways(diff, lambda *_: likely_assignments(diff))
+
+
+def _in_these_ways(diff: Diff, ways: Ways) -> SameValues | None:
     a, b = diff.a, diff.b
     programs = _programs(diff) if sorted(input_shapes(a)) == sorted(input_shapes(b)) else None
     if programs is None:
         return None
-    budget, asking = Budget(), Budget(RESPONSES)
+    budget = Budget()
     answers = (
         _answer(
             diff,
             Question(programs, _shapes(diff), _preferred(diff), budget, assumed),
-            islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS),
+            ways(programs, assumed),
         )
         for assumed in assumptions(diff)
     )

@@ -73,6 +73,18 @@ def assignments(
         NotEvaluatedError: asking the inputs one by one costs too much.
     """
     shapes_a, shapes_b = input_shapes(diff.a), input_shapes(diff.b)
+    ways: list[Iterator[tuple[int, ...]]] = [likely_assignments(diff)]
+    if not any(known.inputs for known in diff.match.known):
+        if prod(factorial(n) for n in Counter(shapes_a).values()) <= MAX_ASSIGNMENTS:
+            ways.append(_completed(shapes_a, shapes_b, {}))
+        else:
+            ways.append(by_response(Asked(programs, budget, assumed)))
+    return _once(chain.from_iterable(ways))
+
+
+def likely_assignments(diff: Diff) -> Iterator[tuple[int, ...]]:
+    """The first of them: each input is the one that it is paired with, or that at its place."""
+    shapes_a, shapes_b = input_shapes(diff.a), input_shapes(diff.b)
     matched = {
         slot.a: slot.b
         for slot in diff.parameters
@@ -84,10 +96,6 @@ def assignments(
     if not any(known.inputs for known in diff.match.known):
         in_place = {k: k for k, shape in enumerate(shapes_a) if shapes_b[k] == shape}
         ways.append(islice(_completed(shapes_a, shapes_b, in_place), 1))
-        if prod(factorial(n) for n in Counter(shapes_a).values()) <= MAX_ASSIGNMENTS:
-            ways.append(_completed(shapes_a, shapes_b, {}))
-        else:
-            ways.append(by_response(Asked(programs, budget, assumed)))
     return _once(chain.from_iterable(ways))
 
 
