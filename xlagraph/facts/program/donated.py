@@ -28,7 +28,7 @@ def lost_by_type(diff: Diff, inputs: Iterable[int]) -> bool:
     Inputs of its dimensions have other types on the other side, and there all outputs that are
     like it have the buffers of others.
     """
-    retyped = _retyped(diff)
+    retyped = retyped_dimensions(diff)
     taken_a, free_a = _buffers(diff.a)
     taken_b, free_b = _buffers(diff.b)
     found = False
@@ -38,23 +38,24 @@ def lost_by_type(diff: Diff, inputs: Iterable[int]) -> bool:
             return False
         module, i, free = (diff.a, x, free_a) if y in taken_b else (diff.b, y, free_b)
         shape = bare_shape(module, i)
-        if free[shape] or _dimensions(shape) not in retyped:
+        if free[shape] or dimensions_of(shape) not in retyped:
             return False
         found = True
     return found
 
 
-def _retyped(diff: Diff) -> set[str]:
-    """The dimensions of inputs that come in another type."""
+def retyped_dimensions(diff: Diff) -> set[str]:
+    """The dimensions of inputs that come in another type, as `dimensions_of` gives them."""
     shapes_a, shapes_b = (
         Counter(bare_shape(module, p) for p in module.entry_computation.parameters)
         for module in (diff.a, diff.b)
     )
     gone, new = shapes_a - shapes_b, shapes_b - shapes_a
-    return set(map(_dimensions, gone)) & set(map(_dimensions, new))
+    return set(map(dimensions_of, gone)) & set(map(dimensions_of, new))
 
 
-def _dimensions(shape: str) -> str:
+def dimensions_of(shape: str) -> str:
+    """A shape without its type: ``[8,4]``."""
     return _TYPE.sub("", shape)
 
 

@@ -17,7 +17,7 @@ from xlagraph.diff.changes import positions
 from xlagraph.diff.header import ENTRY_LAYOUT, aliases
 from xlagraph.facts.distributed.shardings import mesh_of, without_shardy
 from xlagraph.facts.program.arguments import is_jitted
-from xlagraph.facts.program.donated import lost_by_type
+from xlagraph.facts.program.donated import dimensions_of, lost_by_type, retyped_dimensions
 from xlagraph.facts.values.copies import lone_copies
 from xlagraph.message import EMPTY, A, B, Quoted, count, join, say
 from xlagraph.rules.distributed.sharding import SHARDING
@@ -264,7 +264,8 @@ def _named_parameter(one: SideView, other: SideView, parameter: int) -> Message:
 def _other_outputs(case: Case, change: HeaderChange) -> list[Message]:
     """Parameters that share a buffer on both sides, and with another output or in another way.
 
-    Outputs of one side only may shift the others: nothing is said then.
+    Outputs of one side only may shift the others: nothing is said then. Nor where inputs of the
+    same dimensions come in another type, whose new values take the buffers of others.
     """
     if _moving(case, case.a) or _moving(case, case.b):
         return []
@@ -274,8 +275,11 @@ def _other_outputs(case: Case, change: HeaderChange) -> list[Message]:
     old = {(n, i): (out, kind) for out, n, i, kind in aliases(change.a, parameters, outputs)}
     new = {(n, i): (out, kind) for out, n, i, kind in aliases(change.b, own, own_outputs)}
     entry = case.diff.b.entry_computation
+    retyped = retyped_dimensions(case.diff)
     found = []
     for key in sorted(old.keys() & new.keys()):
+        if dimensions_of(bare_shape(case.diff.b, entry.parameters[key[0]])) in retyped:
+            continue
         (place, kind), (new_place, new_kind) = old[key], new[key]
         if old[key] != new[key]:
             number = before[place[0]] if place else 0

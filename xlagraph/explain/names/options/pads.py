@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import merged, pairs_of
+from xlagraph.facts.values.telling import MOVING
 from xlagraph.message import A, B, say
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+    from xlagraph.message import Side
 
     _Padding = tuple[str, str]
     """The padding of A and of B."""
 
+MOVED = MOVING | {"add", "multiply"}
 OWN_FIX = say(
     "A convolution's own padding is of zeros (padding=1). What another mode pads with, values from "
     "the other edge (padding_mode='circular') or mirrored ones, is computed before it: give it one "
@@ -72,8 +75,20 @@ def _with_padded_before(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
             short = say("a convolution pads with zeros by itself in ", side.other, "; ", side)
             short = say(short, " pads its input before it (padding_mode)")
             words = {"short": short, "title": short, "fix": OWN_FIX, "short_fix": OWN_SHORT_FIX}
-            return merged(causes, piece, [piece, *windows], **words)
+            others = [c for c in causes if c is not piece and _moves(diff, c, side)]
+            main = min((piece, *others), key=causes.index)
+            place = piece.place
+            return merged(causes, main, [piece, *others, *windows], place=place, **words)
     return list(causes)
+
+
+def _moves(diff: Diff, cause: Cause, side: Side) -> bool:
+    """Whether one side alone moves values and adds them up, as derivatives of padding do."""
+    alone = cause.a.intersection(diff.removed), cause.b.intersection(diff.added)
+    own, theirs = alone if side is A else alone[::-1]
+    module = diff.a if side is A else diff.b
+    is_piece = cause.kind is EXTRA_SUBGRAPH and cause.proved and bool(own) and not theirs
+    return is_piece and all(module.opcodes[i] in MOVED for i in own)
 
 
 def _windows(diff: Diff, cause: Cause) -> list[tuple[bool, bool]]:

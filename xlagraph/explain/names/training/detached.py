@@ -199,6 +199,8 @@ def _equal(diff: Diff) -> Equal | None:
     numbers = [k for k, v in enumerate(a.outputs) if _is_number(a, v) and _has_product(a, v)]
     if not numbers or len(a) + len(b) > MAX_INSTRUCTIONS or _renewed(a) != _renewed(b):
         return None
+    if (as_written := _equal_as_written(diff, numbers)) is not None:
+        return as_written
     found = _alike_outputs(diff)
     if found is None:
         return None
@@ -219,6 +221,21 @@ def _equal(diff: Diff) -> Equal | None:
         if any(needed[i] for i in differing.intersection(_fixed(module, one_way))):
             return None
     return forward
+
+
+def _equal_as_written(diff: Diff, numbers: Sequence[int]) -> Equal | None:
+    """The same where nothing that these numbers are made of differs in writing; else None.
+
+    Values may not tell: of a weight that is 0 far from where it counts the gradient is 0 too.
+    """
+    partners = {slot.a: slot.b for slot in diff.outputs if slot.a is not None}
+    theirs = [partners.get(k) for k in numbers]
+    forward = Equal(bytearray(len(diff.a)), bytearray(len(diff.b)))
+    mark(diff.a, forward.a, [diff.a.outputs[k] for k in numbers])
+    mark(diff.b, forward.b, [diff.b.outputs[n] for n in theirs if n is not None])
+    sides = (forward.a, diff.differing_in_a), (forward.b, diff.differing_in_b)
+    differs = any(needed[i] for needed, differing in sides for i in differing)
+    return None if differs or None in theirs else forward
 
 
 def _is_added_to(module: Module, number: int, outputs: Iterable[int]) -> bool:
