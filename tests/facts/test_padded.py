@@ -12,7 +12,7 @@ from xlagraph.facts.shapes.padded import padded_fix
 )
 def test_multiples_of_a_number_are_padded_to_it(old, new, multiple):
     fix = str(padded_fix([(0, old, new), (1, old, new)]))
-    assert fix == f"None for buckets (multiples of {multiple}); else pad to one size."
+    assert fix == f"Use few, coarse buckets (these are multiples of {multiple}), or one size."
 
 
 @pytest.mark.parametrize(("old", "new"), [(64, 32), (32, 64), (64, 17), (12, 20)])

@@ -36,7 +36,7 @@ from xlagraph.rules.inputs.live_tensors import BEGUN, COPIED, LIVE_TENSOR, LOGGE
 from xlagraph.rules.inputs.tied_weights import TIED_WEIGHTS
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
-from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO
+from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO, SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -123,6 +123,12 @@ def comes_along(
     return _is_order_of_outputs(diff, first, cause, contexts) or _is_kept_along(diff, cause, causes)
 
 
+def _in_one_function(first: Cause, cause: Cause) -> bool:
+    """Whether two causes have lines of one function."""
+    one, other = first.place.line, cause.place.line
+    return one is not None and other is not None and one.scope == other.scope
+
+
 def _is_of_pick(diff: Diff, pick: Cause, cause: Cause) -> bool:
     """Whether gradients flow further on one side, through a value that Python picks there."""
     if not is_pick(pick):
@@ -150,6 +156,8 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
         return True
     if _comes_of_what_is_told(diff, short, cause):
         return True
+    if short.startswith(TURNS) and cause.kind in (SHARED_SCALAR, SPECIAL_SCALAR):
+        return _in_one_function(first, cause)  # their number is divided by, or multiplied with
     if short.startswith(CACHE) and cause.kind is OTHER_OPERAND:
         return _uses(diff, cause, first)
     if cause.kind is LAYOUT and (cause.place.is_near or not cause.place.line):

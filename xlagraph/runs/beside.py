@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from xlagraph.runs.reasons import Reason
 
 COMES_ALONG = frozenset({SHARED_SCALAR, SPECIAL_SCALAR, INITIAL_STATE, LIVE_TENSOR})
+BEHIND = 12
+"""So many lines behind a read something is still right behind the loop that reads."""
 OFTEN = 3
 """So many graphs have a reason that others come of; of those that come along there are fewer."""
 
@@ -275,6 +277,37 @@ def of_reading_loops(
         for node in called
         if known[node.digest] in loops or not known[node.digest].retell
     }
+
+
+def of_pending_loops(
+    nodes: Sequence[GraphNode], known: Mapping[str, Reason], program: ProgramText
+) -> dict[str, Reason]:
+    """Digest to reason of graphs with pieces behind a loop from read to read of which more waits.
+
+    Right behind it in its function, or where that is called: how often the loop ran decides what
+    is computed there, too.
+    """
+    waiting = Counter(
+        one for one in known.values() if isinstance(one.retell, AsPending) and one.line
+    )
+    often = [(one, one.line) for one, times in waiting.most_common() if times >= OFTEN and one.line]
+    found: dict[str, Reason] = {}
+    for node in nodes:
+        reason = known[node.digest]
+        is_piece = reason.kind.is_piece and not (reason.retell or reason.how or node.warm_up)
+        if is_piece and reason.line:
+            told = (one for one, loop in often if _is_behind(reason.line, loop, program))
+            found[node.digest] = next(told, reason)
+    return found
+
+
+def _is_behind(line: SourceLine, loop: SourceLine, program: ProgramText) -> bool:
+    """Whether a line follows one in a loop in its function, or calls that function."""
+    if line.scope == loop.scope and loop.line < line.line <= loop.line + BEHIND:
+        return True
+    text = program.lines.get(line.file, {}).get(line.line, "")
+    name = loop.function.rpartition(".")[2]
+    return bool(re.search(rf"(?<!def )\b{re.escape(name)}\(", text))
 
 
 def _stack(node: GraphNode) -> Sequence[SourceLine]:

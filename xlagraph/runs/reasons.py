@@ -23,6 +23,7 @@ from xlagraph.runs.beside import (
     of_other_dtypes,
     of_other_sizes,
     of_others,
+    of_pending_loops,
     of_read_numbers,
     of_reading_loops,
     of_same_words,
@@ -151,6 +152,7 @@ def reasons_of(
     found |= of_loops(nodes, found)
     found |= within_loops(nodes, found, as_loop, reading)
     found |= of_reading_loops(nodes, found, program)
+    found |= of_pending_loops(nodes, found, program)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= grown_lists(nodes, found)
     found |= joins_of_lists(nodes, found)

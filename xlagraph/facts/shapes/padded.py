@@ -33,4 +33,4 @@ def padded_fix(dimensions: Collection[tuple[int, int, int]]) -> Message:
     multiple = gcd(old, new)
     if multiple < MIN_MULTIPLE or multiple in (old, new):
         return EMPTY
-    return say(f"None for buckets (multiples of {multiple}); else pad to one size.")
+    return say(f"Use few, coarse buckets (these are multiples of {multiple}), or one size.")

@@ -11,18 +11,21 @@ between others (`early` asks for more steps), and what the run's own end hides.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.shapes.sizes import PYTHON_INDEX
 from xlagraph.runs.by_design.early import FEW, NEVER_MEANT, grows, has_size
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
+    from xlagraph.cause.model import Cause
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.steps.history import History
 
@@ -36,6 +39,7 @@ SPARSE = 0.6
 """For each of its steps so many compiled until then at most."""
 ALIKE = 3
 """More graphs than these with one reason are many: numbers of a warm-up that ended."""
+_PADDED = re.compile(r"(\d+) before and (\d+) after")
 NEVER = NEVER_MEANT - {EARLY_EXECUTION}
 """What is wrong however seldom it comes, and though it compiles no more; a value that is read cuts
 a step, and that is all."""
@@ -73,12 +77,27 @@ def _has_ended(nodes: Sequence[GraphNode], history: History, stable: int | None)
 
 
 def _are_few(left: Sequence[GraphNode]) -> bool:
-    reasons = Counter(
-        (one.kind, one.place.line)
-        for node in left
-        for one in (node.explanation.causes[:1] if node.explanation else ())
+    """Whether few are left, and few with one reason, but for all places of one ring."""
+    firsts = [one for n in left if n.explanation for one in n.explanation.causes[:1]]
+    reasons = Counter((one.kind, one.place.line) for one in firsts)
+    many = [reason for reason, number in reasons.items() if number > ALIKE]
+    are_rings = all(
+        kind is PYTHON_INDEX and _is_full_ring(c for c in firsts if c.place.line == line)
+        for kind, line in many
     )
-    return len(left) <= FEW and max(reasons.values(), default=0) <= ALIKE
+    return len(left) <= FEW + ALIKE * len(many) and are_rings
+
+
+def _is_full_ring(causes: Iterable[Cause]) -> bool:
+    """Whether values are written at places that follow on each other, from the first to the last.
+
+    Then each place of a ring has been written to, as of a queue of a few batches: no more come.
+    """
+    found = {pair for cause in causes for pair in _PADDED.findall(str(cause.title))}
+    places = sorted((int(before), int(after)) for before, after in found)
+    apart = {later - one for (one, _), (later, _) in pairwise(places)}
+    is_whole = bool(places) and places[0][0] == 0 and places[-1][1] == 0
+    return is_whole and len(apart) == 1 and len({sum(pair) for pair in places}) == 1
 
 
 def _goes_on(node: GraphNode) -> bool:
