@@ -133,7 +133,7 @@ def _programs(diff: Diff) -> tuple[Program, Program] | None:
         return None
     counts = tuple(Counter(shapes) for shapes in _shapes(diff))
     more = (counts[0] - counts[1]).total(), (counts[1] - counts[0]).total()
-    if max(more) > MAX_MORE or not annotations_agree(a, b):
+    if (more[0] and more[1]) or max(more) > MAX_MORE or not annotations_agree(a, b):
         return None
     programs = Program(a), Program(b)
     if POINTS * (programs[0].cost + programs[1].cost) > Budget().operations:
