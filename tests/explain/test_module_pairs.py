@@ -46,7 +46,7 @@ PROVED = {
     "pooled_inside": Truth(
         "",
         r"1 value \(f32\[2,8,4,4\]\) is computed in another way: broadcast and 1 more",
-        kinds="replaced-subgraph",
+        kinds="replaced-subgraph python-size extra-subgraph",
     ),
     "advantage_kept": Truth("", r"flow further in B than in A, .* gradients of 4 tensors \(input "),
     "state_kept": Truth("", r"flow further in B than in A, .* gradients of 5 tensors \(input "),
