@@ -167,6 +167,18 @@ SAID = {
     "round63/q09": "Weights have another shape: f32[32,32] became f32[16,32]",
     "round63/q15": "Argument state_baseline takes the type of the arrays that it meets",
     "round63/q17": "Multiply takes [20:40] of a tensor in place of [0:20]",
+    "round66/q03": "A takes 14 tensors as bf16 and gives their new values back as f32",
+    "round66/q13": "Averages of weights are moved in some steps only, by the weights before this",
+    "round66/q16": "Argument lr takes the type of the arrays that it meets, bf16, in A",
+    "round66/q19": "Weight decay goes into the weight alone in A and into the gradient in B",
+    "round67/q02": "A term of the loss is added once more in B than in A: x * s became (x + mean(",
+    "round67/q03": "Dropout is on in A only: p is 0 in B, or eval() was called",
+    "round67/q04": "A computes the first values of 6 tensors (f32[8]) that B takes in and renews",
+    "round67/q18": "A convolution pads with zeros by itself in B; A pads its input before it",
+    "round68/q01": "A loop has other turns: dot, reduce and 142 more",
+    "round68/q07": "A convolution pads with zeros by itself in A; B pads its input before it",
+    "round68/q08": "Gradients flow further in A than in B, which cuts them at div.45",
+    "round68/q13": "A takes 14 tensors as bf16 and gives their new values back as f32",
 }
 SAME = (
     *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
@@ -178,7 +190,7 @@ SAME = (
     *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
     *("round49/q19", "round50/q04", "round50/q08", "round51/q02", "round51/q19"),
     *("round52/q07", "round52/q19", "round53/q10", "round57/q10", "round57/q20"),
-    "round64/q05",
+    *("round64/q05", "round66/q06", "round68/q10", "round68/q20"),
 )
 
 
@@ -242,6 +254,10 @@ BESIDE = {
     "round64/q16": "mean(x) became sum(x) / clamp(1, sum(y), s)",
     "round65/q10": "1 bound taken as not set, for which torch_xla hands in the largest number",
     "round65/q19": "weight decay is on for 3 tensors of 11, all of one dimension",
+    "round66/q18": "1 further cause: topk takes 7 in B, of which a slice cuts off 1, and 6 in A",
+    "round67/q16": "a number waited behind the sync of the step before, as for a log",
+    "round67/q18": "gradients are clipped by their norm in B only",
+    "round68/q15": "divided by the root of mean squares in B only, as by RAdam from its sixth step",
     "round63/q09": "B adds a term to the loss, with its derivatives: reduce, exponential and 70",
     "round55/q18": "the variance divided by N - 1 in A (unbiased=True) and by N in B",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
@@ -276,7 +292,8 @@ def test_what_texts_leave_out_is_said_where_it_may_make_them_the_same():
 
 FOLLOWS = (
     *("round60/q13", "round60/q15", "round61/q05", "round62/q02", "round62/q13", "round62/q19"),
-    *("round63/q15", "round65/q16"),
+    *("round63/q15", "round65/q16", "round66/q03", "round66/q16", "round66/q19"),
+    *("round68/q01", "round68/q07", "round68/q13"),
 )
 
 
