@@ -16,10 +16,19 @@ from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.beside import of_loops, of_most, of_other_dtypes, of_other_sizes, of_read_numbers
+from xlagraph.runs.beside import (
+    of_loops,
+    of_most,
+    of_other_dtypes,
+    of_other_sizes,
+    of_pending_loops,
+    of_read_numbers,
+)
 from xlagraph.runs.causes.growth import AsLoop
-from xlagraph.runs.kinds import UNEXPLAINED
+from xlagraph.runs.causes.pending import AsPending
+from xlagraph.runs.kinds import GROWING_GRAPH, UNEXPLAINED
 from xlagraph.runs.reasons import Reason
 
 
@@ -49,6 +58,7 @@ Outcome = namedtuple("Outcome", "first_a first_b")
 Said = namedtuple("Said", "kind lines")
 Found = namedtuple("Found", "causes")
 Node = namedtuple("Node", "digest warm_up explanation")
+Work = namedtuple("Work", "line")
 NUMBERS = [0.5 + k / 8 for k in range(12)]
 
 
@@ -172,6 +182,49 @@ def test_what_a_read_cuts_comes_of_the_number_that_is_read(kind, line, joined):
         "3": Reason(EARLY_EXECUTION, SourceLine("train.py", line, "prune"))
     }
     assert of_read_numbers(nodes, known) == ({"3": often} if joined else {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "often", "joined"),
+    [
+        (REPLACED_SUBGRAPH, 5, 3, True),
+        (REPLACED_SUBGRAPH, 6, 3, False),
+        (EXTRA_SUBGRAPH, 5, 3, False),
+        (REPLACED_SUBGRAPH, 5, 2, False),
+    ],
+    ids=["there", "another line", "one side alone", "as often"],
+)
+def test_a_seldom_piece_comes_of_the_numbers_that_change_at_its_line(kind, line, often, joined):
+    """The sizes of a split: where several change at once, it may look like another piece."""
+    numbers = Reason(PYTHON_INDEX, SourceLine("train.py", 5, "forward"))
+    piece = Reason(kind, SourceLine("train.py", line, "forward"))
+    known = dict.fromkeys([f"n{k}" for k in range(often)], numbers)
+    known |= dict.fromkeys(["p0", "p1"], piece)
+    nodes = [Of(digest, warm_up=False) for digest in known]
+    found = of_read_numbers(nodes, known)
+    assert found == (dict.fromkeys(["p0", "p1"], numbers) if joined else {})
+
+
+@pytest.mark.parametrize(
+    ("line", "function", "joined"),
+    [
+        (9, "solve", True),
+        (7, "solve", False),
+        (40, "solve", False),
+        (31, "predict", True),
+        (30, "predict", False),
+    ],
+    ids=["right behind", "in the loop", "far behind", "where it is called", "beside that"],
+)
+def test_pieces_behind_a_loop_that_reads_come_of_it(line, function, joined):
+    text = {30: "def solve(x, start):", 31: "    state, n = self.solve(state, start)"}
+    program = ProgramText({"train.py": text})
+    work = AsPending(Work(SourceLine("train.py", 8, "solve")))
+    loop = Reason(GROWING_GRAPH, SourceLine("train.py", 8, "solve"), work)
+    piece = Reason(REPLACED_SUBGRAPH, SourceLine("train.py", line, function))
+    known = dict.fromkeys("012", loop) | {"3": piece}
+    nodes = [Node(digest, False, None) for digest in known]
+    assert of_pending_loops(nodes, known, program) == {"3": loop if joined else piece}
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
 from written_runs import write
 
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
 from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.kinds import GROWING_GRAPH, UNEXPLAINED
-from xlagraph.runs.of_lists import left_of_lists
+from xlagraph.runs.of_lists import joins_of_lists, left_of_lists
 from xlagraph.runs.reasons import Reason
 
 READ, END = 12, 20
@@ -77,3 +79,26 @@ def test_what_is_left_of_the_list_makes_the_next_steps_other_graphs():
     assert left_of_lists(nodes, known) == dict.fromkeys("DE", grown)
     del known["A"]
     assert left_of_lists(nodes[1:], known) == {}
+
+
+@pytest.mark.parametrize(
+    ("metric", "file", "joined"),
+    [
+        ("spearman", "/site-packages/torchmetrics/utilities/data.py", True),
+        ("spearman", "train.py", False),
+        ("", "/site-packages/torchmetrics/utilities/data.py", False),
+    ],
+    ids=["in torchmetrics", "in the program", "no metric"],
+)
+def test_graphs_that_join_the_list_of_a_metric_come_of_it(metric, file, joined):
+    retell = AsList(SimpleNamespace(metric=metric), ProgramText())
+    grown = Reason(GROWING_GRAPH, SourceLine("spearman.py", 35, "_rank_data"), retell)
+    line = SourceLine("train.py", 85, "train")
+    source = line._replace(called=SourceLine(file, 36, "dim_zero_cat"))
+    first = SimpleNamespace(evidence=[SimpleNamespace(sources=[source])])
+    known = dict.fromkeys("ABC", grown) | {"D": Reason(ADDED_INPUT, line)}
+    nodes = [
+        SimpleNamespace(digest=one, warm_up=False, explanation=SimpleNamespace(causes=[first]))
+        for one in known
+    ]
+    assert joins_of_lists(nodes, known) == ({"D": grown} if joined else {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,9 @@ from written_runs import write
 from written_steps import step
 
 from xlagraph.message import SourceLine
+from xlagraph.rules.shapes.sizes import PYTHON_INDEX
 from xlagraph.run.records import EARLIER_COMPILES
-from xlagraph.runs.by_design.quiet import _goes_on
+from xlagraph.runs.by_design.quiet import _are_few, _goes_on
 
 
 def scaled(number):
@@ -77,3 +79,23 @@ def test_what_a_library_reads_may_be_like_nothing_before(kind, file, goes_on):
     site = SourceLine(file, 12, "generate")
     node = SimpleNamespace(explanation=None, sync_kind=kind, call_site=site)
     assert _goes_on(node) is goes_on
+
+
+@pytest.mark.parametrize(
+    ("places", "is_ring"),
+    [
+        (range(0, 96, 16), True),
+        (range(0, 80, 16), False),
+        (range(16, 96, 16), False),
+        ((0, 16, 48, 64, 80), False),
+    ],
+    ids=["all", "not yet the last", "not from the first", "one left out"],
+)
+def test_all_places_of_a_ring_are_few_however_many(places, is_ring):
+    """A queue of six batches has as many graphs, and no more come."""
+    written = [f"padding: {k} before and {80 - k} after" for k in places]
+    changes = [f"{one} -> {other}" for one, other in pairwise(written)]
+    line = SimpleNamespace(line=SourceLine("train.py", 12, "enqueue"))
+    causes = [SimpleNamespace(kind=PYTHON_INDEX, title=one, place=line) for one in changes]
+    left = [SimpleNamespace(explanation=SimpleNamespace(causes=(one,))) for one in causes]
+    assert _are_few(left) is is_ring

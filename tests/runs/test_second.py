@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from written_runs import write
+
+from xlagraph.message import Change, say
+from xlagraph.runs.second import _ways
 
 END = 20
 LIST = 'metadata={op_type="aten__cat" source_file="train.py" source_line=12}'
@@ -72,3 +77,30 @@ def test_what_follows_the_first_is_no_second_cause(tmp_path, lengths):
     run, found = problem(tmp_path, lengths)
     assert found.second == ()
     assert "A second cause" not in str(run.verdict)
+
+
+def changes(*numbers):
+    """A cause that tells of these numbers, each as it was and as it is."""
+    parts = (Change(str(old), str(new)) for old, new in numbers)
+    return SimpleNamespace(title=say("sizes: ", *(part for one in parts for part in (one, ", "))))
+
+
+@pytest.mark.parametrize(
+    ("second", "ways"),
+    [
+        ((1.5, 1.7), {1, -1}),
+        ((7, 5), set()),
+        ((0.2, 0.1), set()),
+        ((9, 8), {1, -1}),
+    ],
+    ids=["an exponent", "one of them", "a part of one", "another number"],
+)
+def test_what_is_none_of_sizes_that_go_both_ways_follows_none(second, ways):
+    """A mean of each part of a split is divided by one of its sizes."""
+    assert _ways(changes((5, 10), (7, 5)), changes(second)) == ways
+
+
+def test_a_number_goes_with_or_against_a_size():
+    assert _ways(changes((5, 10)), changes((0.2, 0.1))) == {-1}
+    assert _ways(changes((5, 10)), changes((3, 4))) == {1}
+    assert _ways(changes(), changes((3, 4))) == {0}
