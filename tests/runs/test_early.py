@@ -28,7 +28,7 @@ def test_what_comes_in_no_order_since_the_first_steps_is_told_and_no_alarm(tmp_p
     assert str(run.verdict).startswith("Stable: 2 compiles, 1.0 s, the last in step 3; none in ")
     (note,) = run.verdict.notes
     assert str(note) == (
-        "Settled since step 3: 1 compile, 0.50 s, of a graph behind which nothing new came; what "
+        "Settled since step 3: 1 compile, 0.50 s, of a graph that none like it followed; what "
         "it differs in stands in the list of causes."
     )
     (group,) = [group for group in run.groups if group.meant]

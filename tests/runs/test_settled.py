@@ -35,7 +35,7 @@ def test_a_stage_that_begins_once_and_stays_is_told_and_no_alarm(tmp_path):
     assert str(run.verdict).startswith("Stable: 2 compiles, 1.0 s, the last in step 6; none in ")
     (note,) = run.verdict.notes
     assert str(note) == (
-        "Settled since step 6: 1 compile, 0.50 s, of a graph behind which nothing new came; what "
+        "Settled since step 6: 1 compile, 0.50 s, of a graph that none like it followed; what "
         "it differs in stands in the list of causes."
     )
     (group,) = [group for group in run.groups if group.meant]

@@ -234,10 +234,10 @@ def _as_settled(groups: Sequence[CauseGroup]) -> Message:
     """That graphs came early and no more; what each differs in says nothing of what to do."""
     steps = [step for one in groups for step in one.steps]
     many = sum(len(one.graphs) for one in groups) > 1
+    which = "graphs that none like them followed" if many else "a graph that none like it followed"
     return say(
-        f"Settled since step {max(steps)}: {_spent(groups)}, of {'graphs' if many else 'a graph'} "
-        f"behind which nothing new came; what {'they differ' if many else 'it differs'} in stands "
-        "in the list of causes.",
+        f"Settled since step {max(steps)}: {_spent(groups)}, of {which}; what "
+        f"{'they differ' if many else 'it differs'} in stands in the list of causes.",
     )
 
 
