@@ -14,6 +14,7 @@ from xlagraph.cause.sources import at, operations, where
 from xlagraph.facts.pieces.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.training.updates import renewed
+from xlagraph.facts.values.formulas import is_weight
 from xlagraph.facts.values.telling import MOVING, computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, join, say
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE
@@ -91,6 +92,8 @@ FIRST_VALUES_FIX = say(
     "the model without gradients before the loop, and call torch_xla.sync()."
 )
 FIRST_VALUES_SHORT_FIX = say("None if done once; or run one batch before the loop.")
+FEWEST = 2
+"""A layer that sets its weights by a batch has a scale and a bias at least."""
 CACHE = "A cache is filled in "
 CACHE_FIX = say(
     "Python keeps the values and computes them anew once something has dropped them, such as a "
@@ -229,13 +232,14 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
 
 
 def _renewing(case: Case, pairs: Sequence[tuple[int, int]]) -> SideView | None:
-    """The side that takes all of these values in and gives back new ones of them, as of weights."""
+    """The side that takes all of these values in as weights, and gives back new ones of them."""
     for view, other in case.both_ways:
         taken = {view.mine(pair) for pair in pairs}
         made = {other.mine(pair) for pair in pairs}
         is_ready = all(is_input(view.module, i) for i in taken)
         is_made = not any(is_input(other.module, i) for i in made)
-        if is_ready and is_made and taken <= renewed(view.module).keys():
+        are_weights = len(taken) >= FEWEST and all(is_weight(view.module, i) for i in taken)
+        if is_ready and is_made and are_weights and taken <= renewed(view.module).keys():
             return view
     return None
 

@@ -20,7 +20,7 @@ from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.notation import names_in
 from xlagraph.facts.values.results import THROUGH
-from xlagraph.facts.values.scalars import through
+from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code, HloName, count, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
@@ -91,7 +91,7 @@ def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     side = None if main is None or main.kind not in kinds else _side(diff, main)
     if main is None or side is None or not _is_general(main) or _is_edit(main, side):
         return list(causes)
-    equal = _equal(diff)
+    equal = _equal_as_written(diff, side) or _equal(diff)
     if equal is None or not _has_further(diff, side, equal):
         return list(causes)
     if main.kind is ACCUMULATION_COUNT and _has_data(diff, side, equal):
@@ -199,8 +199,6 @@ def _equal(diff: Diff) -> Equal | None:
     numbers = [k for k, v in enumerate(a.outputs) if _is_number(a, v) and _has_product(a, v)]
     if not numbers or len(a) + len(b) > MAX_INSTRUCTIONS or _renewed(a) != _renewed(b):
         return None
-    if (as_written := _equal_as_written(diff, numbers)) is not None:
-        return as_written
     found = _alike_outputs(diff)
     if found is None:
         return None
@@ -223,19 +221,27 @@ def _equal(diff: Diff) -> Equal | None:
     return forward
 
 
-def _equal_as_written(diff: Diff, numbers: Sequence[int]) -> Equal | None:
-    """The same where nothing that these numbers are made of differs in writing; else None.
+def _equal_as_written(diff: Diff, side: Side) -> Equal | None:
+    """The same where nothing that the numbers are made of differs in writing, but terms behind it.
 
-    Values may not tell: of a weight that is 0 far from where it counts the gradient is 0 too.
+    Values may not tell: of a weight that is 0 far from where it counts the gradient is 0 too. What
+    scales gradients, as a clip does, gives products, and cuts no term.
     """
+    a, b = diff.a, diff.b
+    numbers = [k for k, v in enumerate(a.outputs) if _is_number(a, v) and _has_product(a, v)]
     partners = {slot.a: slot.b for slot in diff.outputs if slot.a is not None}
     theirs = [partners.get(k) for k in numbers]
-    forward = Equal(bytearray(len(diff.a)), bytearray(len(diff.b)))
-    mark(diff.a, forward.a, [diff.a.outputs[k] for k in numbers])
-    mark(diff.b, forward.b, [diff.b.outputs[n] for n in theirs if n is not None])
+    forward = Equal(bytearray(len(a)), bytearray(len(b)))
+    mark(a, forward.a, [a.outputs[k] for k in numbers])
+    mark(b, forward.b, [b.outputs[n] for n in theirs if n is not None])
     sides = (forward.a, diff.differing_in_a), (forward.b, diff.differing_in_b)
     differs = any(needed[i] for needed, differing in sides for i in differing)
-    return None if differs or None in theirs else forward
+    if not numbers or differs or None in theirs or _renewed(a) != _renewed(b):
+        return None
+    module, behind = (a if side is A else b), _behind(diff, side, forward)
+    given = [i for i in behind if not behind.issuperset(module.users[i])]
+    ends = {module.opcodes[through(module, i, SPREADS)] for i in given}
+    return forward if ends and ends <= {"add", "subtract"} else None
 
 
 def _is_added_to(module: Module, number: int, outputs: Iterable[int]) -> bool:
