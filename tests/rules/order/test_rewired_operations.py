@@ -5,8 +5,16 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pytest
+
+from xlagraph.cause.case import Case
+from xlagraph.cause.model import Context
+from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
+from xlagraph.facts.pieces.wires import Wires
 from xlagraph.hlo import read_module
+from xlagraph.rules.order.rewired_operations import _other_layers
+from xlagraph.tensors import Tensor
 
 PAIRS = Path(__file__).resolve().parents[3] / "fixtures" / "module_pairs"
 REWIRED = "connected in another order"
@@ -88,3 +96,45 @@ def test_where_much_takes_other_values_they_are_not_alike() -> None:
 
 def test_beside_operations_of_one_side_only_few_may_take_other_values() -> None:
     assert not is_rewired(rest=8, last="floor")
+
+
+LAYERED = ("scale", "shift", "gain")
+
+
+def layered(*runs):
+    """Two micro-batches in one graph, each through the layers that Python has picked for it."""
+    lines, number = "", 0
+    for k, layers in enumerate(runs):
+        last = f"%x{k}"
+        for layer in layers:
+            for name, opcode in zip(LAYERED, ("multiply", "add", "multiply"), strict=True):
+                weight = f"%{name}{layer}"
+                lines += f"  %v{number} = f32[8]{{0}} {opcode}(f32[8]{{0}} {last}, {weight})\n"
+                last, number = f"%v{number}", number + 1
+        lines += f"  %o{k} = f32[8]{{0}} sine(f32[8]{{0}} {last})\n"
+    inputs = ["%x0", "%x1", *(f"%{name}{layer}" for layer in (1, 2) for name in LAYERED)]
+    taken = "".join(f"  {one} = f32[8]{{0}} parameter({k})\n" for k, one in enumerate(inputs))
+    types = ", ".join(f"{one[1:]}: f32[8]" for one in inputs)
+    root = "  ROOT %t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} %o0, f32[8]{0} %o1)\n"
+    text = lines.replace(", %", ", f32[8]{0} %")
+    return read_module(
+        f"HloModule step\n\nENTRY %main ({types}) -> (f32[8], f32[8]) {{\n{taken}{text}{root}}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "places"),
+    [
+        ("encoder.layers.{}.norm", ("encoder.layers.1", "encoder.layers.2")),
+        ("blocks.{}", ("blocks.1", "blocks.2")),
+        ("encoder.{}_norm", None),
+    ],
+)
+def test_weights_tell_of_another_layer_in_place_of_one(owner, places):
+    """LayerDrop where two micro-batches are one graph: each layer runs in one of them at least."""
+    names = [(layer, name) for layer in (1, 2) for name in LAYERED]
+    tensors = {k + 2: Tensor(owner.format(layer), name) for k, (layer, name) in enumerate(names)}
+    context = Context(parameters=tensors)
+    diff = diff_modules(layered((1,), (1, 2)), layered((2,), (1, 2)))
+    wires = Wires({}, {}, tuple((one.a, one.b) for one in diff.changes), ())
+    assert _other_layers(Case.of(diff, context, context), wires) == places

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +21,7 @@ from xlagraph.facts.training.updates import updates
 from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.scalars import number_of
 from xlagraph.facts.values.telling import PLAIN
-from xlagraph.message import EMPTY, A, B, HloName, Operation, count, join, say
+from xlagraph.message import EMPTY, A, B, Code, HloName, Operation, count, join, say
 from xlagraph.rules.numbers import picked_value
 from xlagraph.rules.order.turned_operations import SHORT, SHORT_FIX
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from xlagraph.facts.pieces.wires import Wires
     from xlagraph.graph import Module
     from xlagraph.message import Message, Side, SourceLine
+    from xlagraph.tensors import Tensor
 
 MAX_TOLD = 3
 MAX_CITED = 50
@@ -52,6 +55,17 @@ TURNS_FIX = say(
     "comes last is what the loop ends with: the results differ, though less from turn to turn. "
     "Compute them in one order, in every step and in every version."
 )
+LAYERS_FIX = say(
+    "Python picks which layers run (LayerDrop, stochastic depth), and each choice is a graph of "
+    "its own: run every layer in every step, and multiply what it adds by 0 or 1, drawn on the "
+    "device. Models of transformers draw on the host where their configuration has a layerdrop: "
+    "set it to 0."
+)
+LAYERS_SHORT_FIX = say("Run every layer; in transformers set the configuration's layerdrop to 0.")
+SEVERAL = 3
+"""So many weights of one layer are taken in place of another one's where that runs instead."""
+_LAYER = re.compile(r"((?:.*\.)?\w+\.)(\d+)(\..*)?")
+"""The path of a module in a list, with its number there."""
 SCALINGS = {"divide": "divided", "multiply": "multiplied"}
 SCALES = Words(FIX, say("A factor scales another term"), SHORT_FIX)
 PICKED = Words(picked_value.FIX, picked_value.SHORT, picked_value.SHORT_FIX)
@@ -317,12 +331,42 @@ def _said(
     if len(wires.begun) == 1:
         begins = _begins(case, *wires.begun[0])
         return say(begins, at(lines)), Words(TURNS_FIX, begins, SHORT_FIX)
+    if layers := _other_layers(case, wires):
+        (one, in_a), (other, in_b) = zip(map(Code, layers), (A, B), strict=True)
+        title = say(
+            "other layers run: ", one, " in ", in_a, ", and in its place ", other, " in ", in_b
+        )
+        short = say("other layers run in some steps: ", one, " or ", other)
+        return say(title, at(lines)), Words(LAYERS_FIX, short, LAYERS_SHORT_FIX)
     moved = _moved(case, wires)
     if moved is not None:
         title = _told_moved(case, moved)
         return title, Words(MOVED_FIX, title, SHORT_FIX)
     example = [say(": ", told[0])] if told else []
     return say(CONNECTED, at(lines), *example), Words(FIX, SHORT, SHORT_FIX)
+
+
+def _other_layers(case: Case, wires: Wires) -> tuple[str, str] | None:
+    """The layers of which A runs one and B another one, as their weights by their names tell."""
+    a, b = case.a.module, case.b.module
+    taken = (
+        (case.a.input_tensor(source(a, p)), case.b.input_tensor(source(b, q)))
+        for x, y in wires.moved
+        for p, q in zip(a.operands[x], b.operands[y], strict=True)
+        if is_input(a, source(a, p)) and is_input(b, source(b, q))
+    )
+    found = Counter(pair for one, other in taken if one and other and (pair := _places(one, other)))
+    return next((pair for pair, number in found.most_common(1) if number >= SEVERAL), None)
+
+
+def _places(one: Tensor, other: Tensor) -> tuple[str, str] | None:
+    """The modules of a list that own two tensors which are called the same there."""
+    mine, theirs = _LAYER.fullmatch(one.owner), _LAYER.fullmatch(other.owner)
+    if one.name != other.name or not mine or not theirs or mine[1] != theirs[1]:
+        return None
+    if mine[3] != theirs[3] or mine[2] == theirs[2]:
+        return None
+    return mine[1] + mine[2], theirs[1] + theirs[2]
 
 
 def _begins(case: Case, x: int, y: int) -> Message:
