@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from xlagraph.runs.reasons import Reason
 
 COMES_ALONG = frozenset({SHARED_SCALAR, SPECIAL_SCALAR, INITIAL_STATE, LIVE_TENSOR})
-BEHIND = 12
-"""So many lines behind a read something is still right behind the loop that reads."""
+MAX_BODY = 12
+"""Lines of a loop's body behind what it reads."""
 OFTEN = 3
 """So many graphs have a reason that others come of; of those that come along there are fewer."""
 
@@ -303,11 +303,16 @@ def of_pending_loops(
 
 def _is_behind(line: SourceLine, loop: SourceLine, program: ProgramText) -> bool:
     """Whether a line follows one in a loop in its function, or calls that function."""
-    if line.scope == loop.scope and loop.line < line.line <= loop.line + BEHIND:
+    if is_right_behind(line, loop) and line.line != loop.line:
         return True
     text = program.lines.get(line.file, {}).get(line.line, "")
     name = loop.function.rpartition(".")[2]
     return bool(re.search(rf"(?<!def )\b{re.escape(name)}\(", text))
+
+
+def is_right_behind(line: SourceLine, first: SourceLine) -> bool:
+    """Whether a line is in the function of another one, there or a few lines behind it."""
+    return line.scope == first.scope and 0 <= line.line - first.line <= MAX_BODY
 
 
 def _stack(node: GraphNode) -> Sequence[SourceLine]:

@@ -20,7 +20,7 @@ from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.beside import family
+from xlagraph.runs.beside import family, is_right_behind
 from xlagraph.runs.causes.growth import BAKED, is_made_in_library, main_line
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ once a rounded number may."""
 ROUNDED = 1e-6
 """How far a number in a text may be from what it is."""
 _OF_TYPES = frozenset({REORDERED_OPERANDS, REORDERED_SUM})
-MAX_BODY = 12
-"""Lines of a loop's body behind what it reads."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _IN_WORDS = re.compile(r"([^:(,]*) -> ([^:(,]*)")
@@ -206,7 +204,4 @@ def is_made_as_large(cause: Cause, place: Place) -> bool:
 def _is_right_behind(cause: Cause, place: Place) -> bool:
     """Whether a cause is of a line of one function, at a place or a few lines behind it."""
     line, first = cause.place.line, place.line
-    if line is None or first is None:
-        return False
-    is_one = (first.file, first.function) == (line.file, line.function)
-    return is_one and 0 <= line.line - first.line <= MAX_BODY
+    return line is not None and first is not None and is_right_behind(line, first)

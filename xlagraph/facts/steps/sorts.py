@@ -19,6 +19,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.formulas import is_weight
 from xlagraph.facts.values.telling import HEAVY
+from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, count, say
 
 if TYPE_CHECKING:
@@ -88,12 +89,9 @@ def _is_of_other_types(diff: Diff, step: _Step) -> bool:
     module, other = (diff.a, diff.b) if step.side is A else (diff.b, diff.a)
     partners = diff.match.to_b if step.side is A else diff.match.to_a
     pairs = [(p, partners[p]) for p in step.trained if partners[p] >= 0]
-    changed = sum(_type(module, p) != _type(other, q) for p, q in pairs)
+    shapes = ((read_shape(module.shapes[p]), read_shape(other.shapes[q])) for p, q in pairs)
+    changed = sum(one.element_type != two.element_type for one, two in shapes)
     return 2 * changed > len(step.trained)
-
-
-def _type(module: Module, i: int) -> str:
-    return bare_shape(module, i).partition("[")[0]
 
 
 def _trains_more(diff: Diff, steps: tuple[_Step, _Step]) -> Sort | None:

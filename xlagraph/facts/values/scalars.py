@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
+from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,15 +28,11 @@ def is_number(module: Module, value: int) -> bool:
     """Whether a value is one number, or one number at all its places."""
     while not module.shapes[value].partition("{")[0].endswith("[]"):
         if module.opcodes[value] not in SPREADS:
-            return module.opcodes[value] == "constant" and _has_one_element(module.shapes[value])
+            # JAX writes the numbers beside weights of one element as arrays of that shape
+            is_constant = module.opcodes[value] == "constant"
+            return is_constant and read_shape(module.shapes[value]).elements == 1
         (value,) = module.operands[value]
     return True
-
-
-def _has_one_element(shape: str) -> bool:
-    """Whether an array has one element, as JAX writes the numbers beside weights of that shape."""
-    sizes = shape.partition("[")[2].partition("]")[0].split(",")
-    return all(size == "1" for size in sizes)
 
 
 def through(module: Module, value: int, opcodes: Collection[str]) -> int:

@@ -23,7 +23,7 @@ from xlagraph.rules.pieces.extra_subgraph import BRANCH_FIX, EXTRA_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from xlagraph.cause.case import Case, SideView
@@ -233,15 +233,22 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
 
 def _renewing(case: Case, pairs: Sequence[tuple[int, int]]) -> SideView | None:
     """The side that takes all of these values in as weights, and gives back new ones of them."""
-    for view, other in case.both_ways:
-        taken = {view.mine(pair) for pair in pairs}
-        made = {other.mine(pair) for pair in pairs}
-        is_ready = all(is_input(view.module, i) for i in taken)
-        is_made = not any(is_input(other.module, i) for i in made)
-        are_weights = len(taken) >= FEWEST and all(is_weight(view.module, i) for i in taken)
-        if is_ready and is_made and are_weights and taken <= renewed(view.module).keys():
-            return view
+    for _, taker in _ready_made(case, pairs):
+        taken = {taker.mine(pair) for pair in pairs}
+        are_weights = len(taken) >= FEWEST and all(is_weight(taker.module, i) for i in taken)
+        if are_weights and taken <= renewed(taker.module).keys():
+            return taker
     return None
+
+
+def _ready_made(
+    case: Case, pairs: Sequence[tuple[int, int]]
+) -> Iterator[tuple[SideView, SideView]]:
+    """The side that computes all of these values, and the one that takes them in, if so it is."""
+    for maker, taker in case.both_ways:
+        is_made = not any(is_input(maker.module, maker.mine(pair)) for pair in pairs)
+        if is_made and all(is_input(taker.module, taker.mine(pair)) for pair in pairs):
+            yield maker, taker
 
 
 def _of_first_values(
@@ -274,12 +281,8 @@ def _of_first_values(
 
 def _filled(case: Case, pairs: Sequence[tuple[int, int]]) -> SideView | None:
     """The side that computes all of these values and gives them back; the other takes them in."""
-    for maker, taker in case.both_ways:
-        made = {maker.mine(pair) for pair in pairs}
-        taken = {taker.mine(pair) for pair in pairs}
-        is_ready = all(is_input(taker.module, i) for i in taken)
-        is_made = not any(is_input(maker.module, i) for i in made)
-        if is_ready and is_made and made.issubset(maker.module.outputs):
+    for maker, _ in _ready_made(case, pairs):
+        if {maker.mine(pair) for pair in pairs}.issubset(maker.module.outputs):
             return maker
     return None
 

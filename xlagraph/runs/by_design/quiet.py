@@ -3,7 +3,8 @@
 What a graph differs in may look like a mistake and be meant: stages each with a k of their own, two
 heads in turn, a policy that acts now and then. When graphs came says more. A mistake compiles to
 the end, or comes back after a pause no longer than those before; where that is not so, few graphs
-are left that nobody has accounted for, and no reason has many, each cost its compile once.
+are left that nobody has accounted for, and no reason has many but all places of a ring, each cost
+its compile once.
 
 An alarm stays what goes on though it compiles no more (`NEVER`), what piles up or grows, a size
 between others (`early` asks for more steps), and what the run's own end hides.

@@ -50,9 +50,10 @@ def with_cut(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     slices = [cause for cause in causes if cause.kind is EXTRA_SUBGRAPH and cause.proved]
     for main, cut in product(taken, slices):
         sizes = {size for x, y in pairs_of(diff, main) for size in _changed(diff, x, y)}
-        side = B if _cuts(diff.b, cut.b.intersection(diff.added), main.b) else A
-        is_cut = side is B or _cuts(diff.a, cut.a.intersection(diff.removed), main.a)
-        if len(sizes) == 1 and is_cut and "topk" in str(main.in_short):
+        cuts_b = _cuts(diff.b, cut.b.intersection(diff.added), main.b)
+        cuts = cuts_b or _cuts(diff.a, cut.a.intersection(diff.removed), main.a)
+        if len(sizes) == 1 and cuts and "topk" in str(main.in_short):
+            side = B if cuts_b else A
             less, more = sorted(*sizes)
             told = say(f"topk takes {more} in ", side, f", of which a slice cuts off {more - less}")
             told = say(told, f", and {less} in ", side.other)

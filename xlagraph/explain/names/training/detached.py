@@ -32,7 +32,7 @@ from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
@@ -196,7 +196,7 @@ def _equal(diff: Diff) -> Equal | None:
     Single numbers that are weights have gradients, and new values, that differ as those of others.
     """
     a, b = diff.a, diff.b
-    numbers = [k for k, v in enumerate(a.outputs) if _is_number(a, v) and _has_product(a, v)]
+    numbers = _numbers(a)
     if not numbers or len(a) + len(b) > MAX_INSTRUCTIONS or _renewed(a) != _renewed(b):
         return None
     found = _alike_outputs(diff)
@@ -208,9 +208,7 @@ def _equal(diff: Diff) -> Equal | None:
     is_less = any(found.partners[k] is None for k in further)
     if not equal or len(numbers) - len(equal) > 2 * weights or not is_less:
         return None
-    forward = Equal(bytearray(len(a)), bytearray(len(b)))
-    mark(a, forward.a, [a.outputs[k] for k in equal])
-    mark(b, forward.b, [b.outputs[n] for n in equal.values()])
+    forward = _made_of(diff, equal)
     sides = (
         (a, forward.a, diff.differing_in_a),
         (b, forward.b, diff.differing_in_b),
@@ -221,6 +219,20 @@ def _equal(diff: Diff) -> Equal | None:
     return forward
 
 
+def _numbers(module: Module) -> list[int]:
+    """The positions of the numbers that a module gives out and computes by products."""
+    values = enumerate(module.outputs)
+    return [k for k, v in values if _is_number(module, v) and _has_product(module, v)]
+
+
+def _made_of(diff: Diff, equal: Mapping[int, int]) -> Equal:
+    """What these outputs are made of, A's positions with B's."""
+    forward = Equal(bytearray(len(diff.a)), bytearray(len(diff.b)))
+    mark(diff.a, forward.a, [diff.a.outputs[k] for k in equal])
+    mark(diff.b, forward.b, [diff.b.outputs[n] for n in equal.values()])
+    return forward
+
+
 def _equal_as_written(diff: Diff, side: Side) -> Equal | None:
     """The same where nothing that the numbers are made of differs in writing, but terms behind it.
 
@@ -228,15 +240,14 @@ def _equal_as_written(diff: Diff, side: Side) -> Equal | None:
     scales gradients, as a clip does, gives products, and cuts no term.
     """
     a, b = diff.a, diff.b
-    numbers = [k for k, v in enumerate(a.outputs) if _is_number(a, v) and _has_product(a, v)]
-    partners = {slot.a: slot.b for slot in diff.outputs if slot.a is not None}
-    theirs = [partners.get(k) for k in numbers]
-    forward = Equal(bytearray(len(a)), bytearray(len(b)))
-    mark(a, forward.a, [a.outputs[k] for k in numbers])
-    mark(b, forward.b, [b.outputs[n] for n in theirs if n is not None])
+    numbers = _numbers(a)
+    partners = {slot.a: slot.b for slot in diff.outputs if slot.a in numbers}
+    both = {k: n for k, n in partners.items() if k is not None and n is not None}
+    if not numbers or len(both) < len(numbers) or _renewed(a) != _renewed(b):
+        return None
+    forward = _made_of(diff, both)
     sides = (forward.a, diff.differing_in_a), (forward.b, diff.differing_in_b)
-    differs = any(needed[i] for needed, differing in sides for i in differing)
-    if not numbers or differs or None in theirs or _renewed(a) != _renewed(b):
+    if any(needed[i] for needed, differing in sides for i in differing):
         return None
     module, behind = (a if side is A else b), _behind(diff, side, forward)
     given = [i for i in behind if not behind.issuperset(module.users[i])]
